@@ -1,0 +1,203 @@
+#include "base/base.h"
+
+#include <sodium.h>
+#include <sys/random.h>
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	if (c >= 'A' && c <= 'F')
+		return c - 'A' + 10;
+	return -1;
+}
+
+void hex_encode(const void *p, size_t n, char *out)
+{
+	static const char digits[] = "0123456789abcdef";
+	const uint8_t *in = p;
+
+	for (size_t i = 0; i < n; i++) {
+		out[2 * i] = digits[in[i] >> 4];
+		out[2 * i + 1] = digits[in[i] & 15];
+	}
+	out[2 * n] = '\0';
+}
+
+int hex_decode(struct str s, void *out, size_t n)
+{
+	uint8_t *to = out;
+
+	if (s.n != 2 * n)
+		return -EINVAL;
+	for (size_t i = 0; i < n; i++) {
+		int high = hex_digit(s.p[2 * i]), low = hex_digit(s.p[2 * i + 1]);
+
+		if (high < 0 || low < 0)
+			return -EINVAL;
+		to[i] = (uint8_t)(high << 4 | low);
+	}
+	return 0;
+}
+
+static const char base64_alphabet[] =
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+size_t base64_size(size_t n)
+{
+	return (n + 2) / 3 * 4;
+}
+
+void base64_encode(const void *p, size_t n, char *out)
+{
+	const uint8_t *in = p;
+
+	for (; n >= 3; n -= 3, in += 3, out += 4) {
+		uint32_t v = (uint32_t)in[0] << 16 | (uint32_t)in[1] << 8 | in[2];
+
+		out[0] = base64_alphabet[v >> 18];
+		out[1] = base64_alphabet[v >> 12 & 63];
+		out[2] = base64_alphabet[v >> 6 & 63];
+		out[3] = base64_alphabet[v & 63];
+	}
+	if (n) {
+		uint32_t v = (uint32_t)in[0] << 16 | (n > 1 ? (uint32_t)in[1] << 8 : 0);
+
+		out[0] = base64_alphabet[v >> 18];
+		out[1] = base64_alphabet[v >> 12 & 63];
+		out[2] = n > 1 ? base64_alphabet[v >> 6 & 63] : '=';
+		out[3] = '=';
+	}
+}
+
+static int base64_digit(char c)
+{
+	if (c >= 'A' && c <= 'Z')
+		return c - 'A';
+	if (c >= 'a' && c <= 'z')
+		return c - 'a' + 26;
+	if (c >= '0' && c <= '9')
+		return c - '0' + 52;
+	if (c == '+' || c == '-')
+		return 62;
+	if (c == '/' || c == '_')
+		return 63;
+	return -1;
+}
+
+int base64_decode(struct str s, struct buf *out)
+{
+	uint32_t v = 0;
+	unsigned bits = 0;
+	size_t padding = 0;
+
+	if (!buf_reserve(out, s.n / 4 * 3 + 3))
+		return -ENOBUFS;
+	if (s.n % 4 == 0) /* padding only ever fills the last group */
+		while (s.n && padding < 2 && s.p[s.n - 1] == '=') {
+			s.n--;
+			padding++;
+		}
+	if (s.n % 4 == 1)
+		return -EINVAL;
+	for (size_t i = 0; i < s.n; i++) {
+		int digit = base64_digit(s.p[i]);
+
+		if (digit < 0)
+			return -EINVAL;
+		v = v << 6 | (uint32_t)digit;
+		bits += 6;
+		if (bits >= 8) {
+			bits -= 8;
+			(void)buf_addc(out, (char)(v >> bits & 255));
+		}
+	}
+	return v & ((1u << bits) - 1) ? -EINVAL : 0; /* spare bits must be zero */
+}
+
+int percent_decode(struct str s, bool plus, struct buf *out)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (c == '%') {
+			int high = i + 2 < s.n ? hex_digit(s.p[i + 1]) : -1;
+			int low = i + 2 < s.n ? hex_digit(s.p[i + 2]) : -1;
+
+			if (high < 0 || low < 0)
+				return -EINVAL;
+			c = (char)(high << 4 | low);
+			i += 2;
+		} else if (plus && c == '+') {
+			c = ' ';
+		}
+		if (buf_addc(out, c) < 0)
+			return -ENOBUFS;
+	}
+	return 0;
+}
+
+static bool is_unreserved(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       c == '-' || c == '.' || c == '_' || c == '~';
+}
+
+int percent_encode(struct str s, struct buf *out)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		int r = is_unreserved(s.p[i]) ? buf_addc(out, s.p[i])
+					      : buf_printf(out, "%%%02X", (unsigned char)s.p[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+void sha256(const void *p, size_t n, uint8_t out[SHA256_SIZE])
+{
+	(void)crypto_hash_sha256(out, p, n);
+}
+
+bool mem_equal_ct(const void *a, const void *b, size_t n)
+{
+	return sodium_memcmp(a, b, n) == 0;
+}
+
+void random_bytes(void *p, size_t n)
+{
+	char *to = p;
+
+	while (n) {
+		ssize_t got = getrandom(to, n, 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			abort();
+		to += got;
+		n -= (size_t)got;
+	}
+}
+
+void random_id(char *out, size_t n)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	uint8_t bytes[64];
+	size_t have = 0, done = 0;
+
+	while (done < n) {
+		uint8_t byte;
+
+		if (!have) {
+			random_bytes(bytes, sizeof bytes);
+			have = sizeof bytes;
+		}
+		byte = bytes[--have];
+		if (byte < 36 * 7) /* the rest would favour the first letters */
+			out[done++] = letters[byte % 36];
+	}
+	out[n] = '\0';
+}

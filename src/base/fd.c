@@ -1,0 +1,247 @@
+#include "base/base.h"
+
+#include <dirent.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+int fd_write_all(int fd, const void *p, size_t n)
+{
+	const char *from = p;
+
+	while (n) {
+		ssize_t done = write(fd, from, n);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done < 0)
+			return -errno;
+		from += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+int fd_read_all(int fd, struct buf *out)
+{
+	for (;;) {
+		/* One byte beyond the ceiling is asked for, to tell "full" from "too much". */
+		size_t room = MIN((size_t)65536, out->max - out->n);
+		char spare, *to = room ? buf_reserve(out, room) : &spare;
+		ssize_t got;
+
+		if (!to)
+			return -ENOBUFS;
+		got = read(fd, to, room ? room : 1);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			return buf_add(out, "", 0);
+		if (!room)
+			return -ENOBUFS;
+		out->n += (size_t)got;
+		out->p[out->n] = '\0';
+	}
+}
+
+int fd_set_nonblock(int fd, bool on)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK) < 0)
+		return -errno;
+	return 0;
+}
+
+int file_read(int dir_fd, const char *name, struct buf *out, struct err *e)
+{
+	cleanup_close int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", name);
+	r = fd_read_all(fd, out);
+	return r < 0 ? err_sys(e, r, "read %s", name) : 0;
+}
+
+int file_write(int dir_fd, const char *name, struct str text, struct err *e)
+{
+	cleanup_close int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", name);
+	r = fd_write_all(fd, text.p, text.n);
+	return r < 0 ? err_sys(e, r, "write '%.*s' to %s", STR_ARG(text), name) : 0;
+}
+
+int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e)
+{
+	cleanup_close int fd = -EBADF;
+	char temp[300];
+	int r;
+
+	if (snprintf(temp, sizeof temp, "%s.new", name) >= (int)sizeof temp)
+		return err_sys(e, -ENAMETOOLONG, "write %s", name);
+	(void)unlinkat(dir_fd, temp, 0);
+	fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	if (fd < 0)
+		return err_sys(e, -errno, "create %s", temp);
+	r = fd_write_all(fd, text.p, text.n);
+	if (r >= 0 && fchmod(fd, mode) < 0)
+		r = -errno;
+	if (r >= 0 && renameat(dir_fd, temp, dir_fd, name) < 0)
+		r = -errno;
+	if (r < 0)
+		(void)unlinkat(dir_fd, temp, 0);
+	return r < 0 ? err_sys(e, r, "write %s", name) : 0;
+}
+
+int dir_make(int dir_fd, const char *name, mode_t mode, struct err *e)
+{
+	if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)
+		return err_sys(e, -errno, "make directory %s", name);
+	return 0;
+}
+
+static int remove_entries(int dir_fd, dev_t dev, int depth, struct err *e)
+{
+	DIR *dir = fdopendir(dir_fd); /* owns dir_fd from here */
+	struct dirent *entry;
+	int r = 0;
+
+	if (!dir) {
+		(void)close(dir_fd);
+		return err_sys(e, -errno, "read directory");
+	}
+	while (r >= 0 && (entry = readdir(dir))) {
+		struct stat st;
+		int fd;
+
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+			continue;
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (!S_ISDIR(st.st_mode)) {
+			if (unlinkat(dirfd(dir), entry->d_name, 0) < 0 && errno != ENOENT)
+				r = err_sys(e, -errno, "remove %s", entry->d_name);
+			continue;
+		}
+		if (st.st_dev != dev || depth > 1000) {
+			r = err_set(e, -EXDEV, "%s is another file system", entry->d_name);
+			break;
+		}
+		fd = openat(dirfd(dir), entry->d_name,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd >= 0)
+			r = remove_entries(fd, dev, depth + 1, e);
+		if (r >= 0 && unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) < 0 &&
+			errno != ENOENT)
+			r = err_sys(e, -errno, "remove %s", entry->d_name);
+	}
+	(void)closedir(dir);
+	return r;
+}
+
+int dir_remove_tree(int dir_fd, const char *name, struct err *e)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	int r;
+
+	if (fd < 0 && errno == ENOENT)
+		return 0;
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", name);
+	if (fstat(fd, &st) < 0) {
+		r = -errno;
+		(void)close(fd);
+		return err_sys(e, r, "stat %s", name);
+	}
+	r = remove_entries(fd, st.st_dev, 0, e);
+	if (r < 0)
+		return err_wrap(e, r, "%s", name);
+	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_sys(e, -errno, "remove %s", name);
+	return 0;
+}
+
+int fd_send(int sock, const void *p, size_t n, const int *fds, int n_fds)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * FD_MAX_PASS)] = { 0 };
+	union {
+		const void *in;
+		void *out;
+	} bytes = { .in = p };
+	struct iovec iov = { .iov_base = bytes.out, .iov_len = n };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	assert(n_fds >= 0 && n_fds <= FD_MAX_PASS);
+	if (n_fds) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control;
+		msg.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
+		memcpy(CMSG_DATA(c), fds, sizeof(int) * (size_t)n_fds);
+	}
+	for (;;) {
+		ssize_t sent = sendmsg(sock, &msg, MSG_NOSIGNAL);
+
+		if (sent < 0 && errno == EINTR)
+			continue;
+		return sent < 0 ? -errno : 0;
+	}
+}
+
+static int collect_fds(struct msghdr *msg, int fds[FD_MAX_PASS])
+{
+	int n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+			if (n < FD_MAX_PASS)
+				fds[n++] = fd;
+			else
+				(void)close(fd);
+		}
+	}
+	return n;
+}
+
+ssize_t fd_recv(int sock, void *p, size_t n, int fds[FD_MAX_PASS], int *ret_n)
+{
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int) * FD_MAX_PASS)];
+	struct iovec iov = { .iov_base = p, .iov_len = n };
+	struct msghdr msg = { .msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof control };
+	ssize_t got;
+	int n_fds;
+
+	do
+		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	n_fds = collect_fds(&msg, fds);
+	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
+		while (n_fds)
+			(void)close(fds[--n_fds]);
+		return -EMSGSIZE;
+	}
+	*ret_n = n_fds;
+	return got;
+}

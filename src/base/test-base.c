@@ -1,0 +1,223 @@
+#include "base/base.h"
+
+#include "test.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+TEST(err_says_context_cause_and_errno)
+{
+	struct err e;
+
+	ASSERT_EQ(err_sys(&e, -EBUSY, "write '%d'", 4096), -EBUSY);
+	ASSERT_EQ(err_wrap(&e, e.code, "sandbox '%s'", "i7"), -EBUSY);
+	ASSERT_STR(e.msg, "sandbox 'i7': write '4096': Device or resource busy");
+}
+
+TEST(err_cut_short_stays_utf8)
+{
+	char text[400];
+	struct err e;
+
+	for (size_t shift = 0; shift < 4; shift++) {
+		memset(text, 'a', sizeof text);
+		for (size_t i = shift; i + 3 < sizeof text; i += 3)
+			memcpy(text + i, "\xe2\x82\xac", 3);
+		text[sizeof text - 1] = '\0';
+		(void)err_set(&e, -EINVAL, "%s", text);
+		ASSERT(str_is_utf8(str_of(e.msg)));
+	}
+}
+
+TEST(buf_keeps_its_ceiling_and_says_so)
+{
+	CLEANUP(buf_done) struct buf b = BUF_INIT(8);
+
+	ASSERT_EQ(buf_adds(&b, "12345678"), 0);
+	ASSERT_EQ(buf_addc(&b, '9'), -ENOBUFS);
+	ASSERT(b.failed);
+	ASSERT_BYTES(buf_str(&b), "12345678");
+	buf_consume(&b, 5);
+	ASSERT_BYTES(buf_str(&b), "678");
+}
+
+TEST(numbers_are_whole_and_in_range)
+{
+	static const struct {
+		const char *text;
+		int r;
+		int64_t value;
+	} cases[] = {
+		{ "0", 0, 0 },
+		{ "-5", 0, -5 },
+		{ "9223372036854775807", 0, INT64_MAX },
+		{ "-9223372036854775808", 0, INT64_MIN },
+		{ "9223372036854775808", -ERANGE, 0 },
+		{ "", -EINVAL, 0 },
+		{ "-", -EINVAL, 0 },
+		{ "+1", -EINVAL, 0 },
+		{ " 1", -EINVAL, 0 },
+		{ "1a", -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int64_t got = 0;
+
+		ASSERT_EQ(str_to_int(str_of(cases[i].text), INT64_MIN, INT64_MAX, &got),
+			cases[i].r);
+		ASSERT_EQ(got, cases[i].value);
+	}
+}
+
+TEST(split_gives_empty_fields_too)
+{
+	struct str rest = STR("a,,b,"), field;
+
+	ASSERT(str_split(&rest, ',', &field));
+	ASSERT_BYTES(field, "a");
+	ASSERT(str_split(&rest, ',', &field));
+	ASSERT_BYTES(field, "");
+	ASSERT(str_split(&rest, ',', &field));
+	ASSERT_BYTES(field, "b");
+	ASSERT(str_split(&rest, ',', &field));
+	ASSERT_BYTES(field, "");
+	ASSERT(!str_split(&rest, ',', &field));
+}
+
+TEST(base64_round_trips_and_refuses_what_is_malformed)
+{
+	static const char *const bad[] = { "A", "AAAAA", "AA=", "A===", "AA==A",
+		"A A=", "AB==", "=", "====", "AAA==" };
+	static const char *const same[] = { "+/8=", "-_8=", "-_8", "+/8" };
+	char text[64], bytes[32];
+
+	for (size_t n = 0; n < sizeof bytes; n++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(64);
+
+		random_bytes(bytes, sizeof bytes);
+		base64_encode(bytes, n, text);
+		ASSERT_EQ(base64_decode(str_make(text, base64_size(n)), &out), 0);
+		ASSERT_EQ(out.n, n);
+		ASSERT(n == 0 || memcmp(out.p, bytes, n) == 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(64);
+
+		if (base64_decode(str_of(bad[i]), &out) == 0)
+			TEST_FAIL("accepted '%s'", bad[i]);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(same); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(64);
+
+		ASSERT_EQ(base64_decode(str_of(same[i]), &out), 0);
+		ASSERT_EQ(out.n, 2);
+		ASSERT(memcmp(out.p, "\xfb\xff", 2) == 0);
+	}
+}
+
+TEST(percent_decoding)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(64);
+
+	ASSERT_EQ(percent_decode(STR("a%2Fb+c"), true, &out), 0);
+	ASSERT_BYTES(buf_str(&out), "a/b c");
+	ASSERT_EQ(percent_decode(STR("%2"), false, &out), -EINVAL);
+	ASSERT_EQ(percent_decode(STR("%zz"), false, &out), -EINVAL);
+}
+
+TEST(sha256_of_abc)
+{
+	uint8_t digest[SHA256_SIZE];
+	char hex[65];
+
+	sha256("abc", 3, digest);
+	hex_encode(digest, sizeof digest, hex);
+	ASSERT_STR(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(map_survives_churn)
+{
+	struct map m = { 0 };
+	static char keys[1000][8];
+	size_t at = 0, n = 0;
+
+	for (int i = 0; i < 1000; i++) {
+		(void)snprintf(keys[i], sizeof keys[i], "k%d", i);
+		ASSERT(!map_put(&m, str_of(keys[i]), keys[i]));
+	}
+	for (int i = 0; i < 1000; i += 3)
+		ASSERT(map_remove(&m, str_of(keys[i])) == keys[i]);
+	for (int i = 0; i < 1000; i++)
+		ASSERT(map_get(&m, str_of(keys[i])) == (i % 3 ? keys[i] : NULL));
+	while (map_next(&m, &at))
+		n++;
+	ASSERT_EQ(n, m.n);
+	map_done(&m);
+}
+
+TEST(time_round_trips)
+{
+	static const char *const bad[] = { "", "2026-01-02", "2026-13-02T00:00:00Z",
+		"2026-01-02T00:00:00", "2026-01-02T00:00:00+1:00", "2026-01-02T00:00:00Zx" };
+	char text[RFC3339_SIZE];
+	int64_t us;
+
+	ASSERT_EQ(time_parse_rfc3339(STR("2026-01-02T03:04:05.678901Z"), &us), 0);
+	time_rfc3339(us, text);
+	ASSERT_STR(text, "2026-01-02T03:04:05.678901Z");
+	ASSERT_EQ(time_parse_rfc3339(STR("2026-01-02T05:04:05.678901234+02:00"), &us), 0);
+	time_rfc3339(us, text);
+	ASSERT_STR(text, "2026-01-02T03:04:05.678901Z");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ASSERT_EQ(time_parse_rfc3339(str_of(bad[i]), &us), -EINVAL);
+}
+
+TEST(log_masks_keys_and_tokens_and_leaves_ids)
+{
+	char line[] = "key=e2b_0123456789abcdef0123456789abcdef01234567 id=iabc123 "
+		      "t=0123456789abcdef0123456789abcdef";
+
+	log_redact(line, sizeof line - 1);
+	ASSERT_STR(line, "key=e2b_01************************************** id=iabc123 "
+			 "t=0123****************************");
+}
+
+TEST(descriptors_travel_with_a_message)
+{
+	int pair[2], got[FD_MAX_PASS], n = 0;
+	char text[8] = "";
+
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	ASSERT_EQ(fd_send(pair[0], "hi", 2, pair, 2), 0);
+	ASSERT_EQ(fd_recv(pair[1], text, sizeof text, got, &n), 2);
+	ASSERT_EQ(n, 2);
+	ASSERT_STR(text, "hi");
+	for (int i = 0; i < n; i++)
+		(void)close(got[i]);
+	(void)close(pair[0]);
+	ASSERT_EQ(fd_recv(pair[1], text, sizeof text, got, &n), 0);
+	(void)close(pair[1]);
+}
+
+TEST(trees_are_removed_and_files_replaced_whole)
+{
+	char path[] = "/tmp/atoll-test-XXXXXX";
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	struct err e = { 0 };
+	struct stat st;
+	int dir;
+
+	ASSERT(mkdtemp(path));
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_EQ(dir_make(dir, "a", 0700, &e), 0);
+	ASSERT_EQ(dir_make(dir, "a/b", 0700, &e), 0);
+	ASSERT_EQ(file_replace(dir, "a/b/f", STR("one"), 0600, &e), 0);
+	ASSERT_EQ(file_replace(dir, "a/b/f", STR("two"), 0640, &e), 0);
+	ASSERT_EQ(file_read(dir, "a/b/f", &text, &e), 0);
+	ASSERT_BYTES(buf_str(&text), "two");
+	ASSERT_EQ(symlinkat("/etc", dir, "a/link"), 0);
+	(void)close(dir);
+	ASSERT_EQ(dir_remove_tree(AT_FDCWD, path, &e), 0);
+	ASSERT(stat(path, &st) < 0);
+	ASSERT(stat("/etc/passwd", &st) == 0);
+}

@@ -1,0 +1,213 @@
+#include "loop/loop.h"
+
+#include "test.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+
+struct trace {
+	struct loop *loop;
+	struct loop_timer timers[4];
+	struct loop_task task;
+	struct loop_io io[2];
+	int fds[4];
+	int order[16], n;
+};
+
+static void note(struct trace *t, int what)
+{
+	if (t->n < 16)
+		t->order[t->n++] = what;
+}
+
+static void fire0(void *arg)
+{
+	note(arg, 0);
+}
+
+static void fire1(void *arg)
+{
+	note(arg, 1);
+}
+
+static void fire_stop(void *arg)
+{
+	struct trace *t = arg;
+
+	note(t, 9);
+	loop_stop(t->loop);
+}
+
+TEST(timers_fire_in_order_and_cancelled_ones_do_not)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct trace t = { 0 };
+	struct err e;
+	int64_t now;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	t.loop = loop;
+	now = loop_now_ms(loop);
+	loop_timer_init(&t.timers[0], loop, fire0, &t);
+	loop_timer_init(&t.timers[1], loop, fire1, &t);
+	loop_timer_init(&t.timers[2], loop, fire0, &t);
+	loop_timer_init(&t.timers[3], loop, fire_stop, &t);
+	loop_timer_set(&t.timers[3], now + 30);
+	loop_timer_set(&t.timers[2], now + 5);
+	loop_timer_set(&t.timers[0], now + 20);
+	loop_timer_set(&t.timers[1], now + 25);
+	loop_timer_set(&t.timers[1], now + 10);
+	loop_timer_cancel(&t.timers[2]);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(t.n, 3);
+	ASSERT(t.order[0] == 1 && t.order[1] == 0 && t.order[2] == 9);
+}
+
+TEST(many_timers_keep_their_order)
+{
+	enum {
+		N = 500
+	};
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	static struct loop_timer timers[N];
+	struct trace t = { 0 };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	t.loop = loop;
+	for (int i = 0; i < N; i++) {
+		loop_timer_init(&timers[i], loop, fire0, &t);
+		loop_timer_set(&timers[i], loop_now_ms(loop) + (i * 7919) % N);
+	}
+	for (int i = 0; i < N; i++)
+		if (i % 100)
+			loop_timer_cancel(&timers[(i * 31) % N]);
+	for (int i = 0; i < N; i++)
+		loop_timer_cancel(&timers[i]);
+	loop_timer_init(&t.timers[0], loop, fire_stop, &t);
+	loop_timer_set(&t.timers[0], loop_now_ms(loop));
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(t.n, 1);
+}
+
+static void on_both(void *arg, uint32_t events)
+{
+	struct trace *t = arg;
+
+	(void)events;
+	note(t, 5);
+	loop_io_remove(&t->io[0]);
+	loop_io_remove(&t->io[1]);
+	loop_stop(t->loop);
+}
+
+TEST(an_io_removed_in_the_same_batch_is_not_called)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct trace t = { 0 };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	t.loop = loop;
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, t.fds), 0);
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, t.fds + 2), 0);
+	ASSERT_EQ(write(t.fds[1], "x", 1), 1);
+	ASSERT_EQ(write(t.fds[3], "x", 1), 1);
+	ASSERT_EQ(loop_io_add(loop, &t.io[0], t.fds[0], EPOLLIN, on_both, &t, &e), 0);
+	ASSERT_EQ(loop_io_add(loop, &t.io[1], t.fds[2], EPOLLIN, on_both, &t, &e), 0);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(t.n, 1);
+	for (int i = 0; i < 4; i++)
+		(void)close(t.fds[i]);
+}
+
+static void again(void *arg)
+{
+	struct trace *t = arg;
+
+	note(t, 3);
+	if (t->n < 3)
+		loop_defer(t->loop, &t->task, again, t);
+	else
+		loop_stop(t->loop);
+}
+
+TEST(a_task_may_defer_itself)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct trace t = { 0 };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	t.loop = loop;
+	loop_defer(loop, &t.task, again, &t);
+	loop_defer(loop, &t.task, again, &t);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(t.n, 3);
+}
+
+struct count {
+	struct loop *loop;
+	int next, done;
+	bool in_order;
+};
+
+static int work_in_lane(void *arg, struct err *e)
+{
+	struct count *c = arg;
+
+	c->next++; /* one lane, one thread at a time: no lock needed, and TSan would say otherwise
+		    */
+	return c->next == 20 ? err_set(e, -EIO, "the last one fails") : c->next;
+}
+
+static void work_done(void *arg, int r, const struct err *e)
+{
+	struct count *c = arg;
+
+	c->done++;
+	if (c->done < 20)
+		c->in_order = c->in_order && r == c->done;
+	else
+		c->in_order = c->in_order && r == -EIO && strcmp(e->msg, "the last one fails") == 0;
+	if (c->done == 20)
+		loop_stop(c->loop);
+}
+
+TEST(jobs_of_one_lane_run_in_order)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct count c = { .in_order = true };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	c.loop = loop;
+	for (int i = 0; i < 20; i++)
+		loop_job(loop, 1, work_in_lane, work_done, &c);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(c.done, 20);
+	ASSERT(c.in_order);
+}
+
+static void on_usr1(void *arg, int signo)
+{
+	struct trace *t = arg;
+
+	note(t, signo);
+	loop_stop(t->loop);
+}
+
+TEST(signals_arrive_as_callbacks)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct trace t = { 0 };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	t.loop = loop;
+	ASSERT_EQ(loop_signal(loop, SIGUSR2, on_usr1, &t, &e), 0);
+	ASSERT_EQ(loop_signal(loop, SIGUSR1, on_usr1, &t, &e), 0);
+	ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(t.order[0], SIGUSR1);
+}
