@@ -161,6 +161,11 @@ void sha256(const void *p, size_t n, uint8_t out[SHA256_SIZE])
 	(void)crypto_hash_sha256(out, p, n);
 }
 
+void hmac_sha256(const uint8_t key[SHA256_SIZE], struct str text, uint8_t out[SHA256_SIZE])
+{
+	(void)crypto_auth_hmacsha256(out, (const unsigned char *)text.p, text.n, key);
+}
+
 bool mem_equal_ct(const void *a, const void *b, size_t n)
 {
 	return sodium_memcmp(a, b, n) == 0;

@@ -22,6 +22,8 @@ int percent_decode(struct str s, bool plus, struct buf *out);
 int percent_encode(struct str s, struct buf *out); /* keeps RFC 3986 unreserved characters only */
 
 void sha256(const void *p, size_t n, uint8_t out[SHA256_SIZE]);
+/* Keyed with 32 bytes. */
+void hmac_sha256(const uint8_t key[SHA256_SIZE], struct str text, uint8_t out[SHA256_SIZE]);
 bool mem_equal_ct(const void *a, const void *b, size_t n); /* time does not depend on content */
 void random_bytes(void *p, size_t n);                      /* aborts if the kernel has none */
 /* n characters of [a-z0-9], uniformly, and a NUL. */

@@ -1,0 +1,45 @@
+/* access - who may do what: teams and their API keys.
+ * Owns:   the teams and api_keys tables, and the keys' hashes in memory.
+ * Uses:   base, loop, store.
+ * Never:  keeps or logs a key: it is shown once, when it is made; only its SHA-256 stays. */
+#pragma once
+
+#include "base/base.h"
+#include "store/store.h"
+
+enum {
+	ACCESS_ID_SIZE = 37,  /* a UUID and its NUL */
+	ACCESS_KEY_SIZE = 45, /* "e2b_", 40 hex digits and a NUL */
+};
+
+struct access_key { /* a plain value, without the key */
+	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE];
+	char name[128];
+	char mask_start[8], mask_end[8]; /* first 2 and last 4 of the 40 digits */
+	int64_t created_us;
+};
+
+struct access_book;
+/* Loads all keys; makes the first team if there is none. Blocking, at start. */
+int access_book_new(struct store *store, struct access_book **ret, struct err *e);
+struct access_book *access_book_free(struct access_book *book);
+DEFINE_CLEANUP(struct access_book, access_book_free)
+
+void access_make_key(char key[ACCESS_KEY_SIZE]);
+/* At start: the key of DATA/env is a key of the first team, unless it was revoked. */
+int access_ensure_key(struct access_book *book, const char *key, struct err *e);
+
+/* The live key behind what a client sent, or NULL. Valid until the next change of the book. */
+const struct access_key *access_check(const struct access_book *book, struct str key);
+
+/* Makes and stores a key, then calls fn: r < 0, or the value and the key itself, this once. */
+typedef void (*access_created_fn)(void *arg, int r, const struct access_key *made, const char *key,
+	const struct err *e);
+void access_create_key(struct access_book *book, const char *team_id, struct str name,
+	const char *actor, access_created_fn fn, void *arg);
+/* -ENOENT: not this team's, or already revoked. -EBUSY: the team's last key. */
+void access_revoke_key(struct access_book *book, const char *team_id, struct str id,
+	const char *actor, done_fn done, void *arg);
+/* Newest first. */
+void access_each_key(const struct access_book *book, const char *team_id,
+	void (*fn)(void *arg, const struct access_key *key), void *arg);

@@ -1,0 +1,112 @@
+#include "access/access.h"
+#include "loop/loop.h"
+
+#include "test.h"
+
+struct scratch {
+	char dir[32], url[64];
+	struct loop *loop;
+	struct store *store;
+	struct access_book *book;
+	char key[ACCESS_KEY_SIZE], id[ACCESS_ID_SIZE];
+	int r;
+};
+
+static int open_book(struct scratch *s, struct err *e)
+{
+	int r = 0;
+
+	s->book = access_book_free(s->book);
+	if (!s->store) {
+		memcpy(s->dir, "/tmp/atoll-access-XXXXXX", 25);
+		if (!mkdtemp(s->dir))
+			return -errno;
+		(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+		r = loop_new(&s->loop, e);
+		if (r >= 0)
+			r = store_open(s->loop, s->url, &s->store, e);
+	}
+	return r < 0 ? r : access_book_new(s->store, &s->book, e);
+}
+
+static void scratch_done(struct scratch *s)
+{
+	struct err e;
+
+	s->book = access_book_free(s->book);
+	s->store = store_free(s->store);
+	s->loop = loop_free(s->loop);
+	(void)dir_remove_tree(AT_FDCWD, s->dir, &e);
+}
+
+static void created(void *arg, int r, const struct access_key *made, const char *key,
+	const struct err *e)
+{
+	struct scratch *s = arg;
+
+	(void)e;
+	s->r = r;
+	(void)snprintf(s->key, sizeof s->key, "%s", key);
+	(void)snprintf(s->id, sizeof s->id, "%s", made->id);
+	loop_stop(s->loop);
+}
+
+static void done(void *arg, int r, const struct err *e)
+{
+	struct scratch *s = arg;
+
+	(void)e;
+	s->r = r;
+	loop_stop(s->loop);
+}
+
+TEST(a_key_works_until_it_is_revoked_also_after_a_restart)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char first[ACCESS_KEY_SIZE], team[ACCESS_ID_SIZE];
+	struct err e = { 0 };
+
+	access_make_key(first);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	ASSERT(access_check(s.book, str_of(first)));
+	(void)snprintf(team, sizeof team, "%s", access_check(s.book, str_of(first))->team_id);
+
+	access_create_key(s.book, team, STR("ci"), "test", created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT(access_check(s.book, str_of(s.key)));
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_STR(access_check(s.book, str_of(s.key))->name, "ci");
+
+	access_revoke_key(s.book, team, str_of(s.id), "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+	access_revoke_key(s.book, team, str_of(s.id), "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+
+	access_revoke_key(s.book, team, str_of(access_check(s.book, str_of(first))->id), "test",
+		done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -EBUSY);
+	ASSERT(access_check(s.book, str_of(first)));
+}
+
+TEST(what_is_no_key_is_none)
+{
+	static const char *const bad[] = { "", "e2b_", "e2b_zz",
+		"e2b_0123456789abcdef0123456789abcdef0123456",
+		"e2b_0123456789abcdef0123456789abcdef01234567",
+		"E2B_0123456789abcdef0123456789abcdef01234567" };
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ASSERT(!access_check(s.book, str_of(bad[i])));
+}

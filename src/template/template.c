@@ -1,0 +1,199 @@
+#include "template/template.h"
+#include "json/json.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <sys/stat.h>
+
+struct template_book {
+	int dir_fd;
+};
+
+struct template_toml {
+	struct json_int cpu, memory_mb, disk_mb, max_pids;
+	struct str user, workdir, start;
+};
+
+static const struct json_field toml_fields[] = {
+	JSON_FIELD(struct template_toml, cpu, "cpu", JSON_INT, .min = 1, .max = 256),
+	JSON_FIELD(struct template_toml, memory_mb, "memory_mb", JSON_INT, .min = 128,
+		.max = 1 << 22),
+	JSON_FIELD(struct template_toml, disk_mb, "disk_mb", JSON_INT, .min = 64, .max = 1 << 24),
+	JSON_FIELD(struct template_toml, max_pids, "max_pids", JSON_INT, .min = 16, .max = 1 << 22),
+	JSON_FIELD(struct template_toml, user, "user", JSON_STR, .max = 63),
+	JSON_FIELD(struct template_toml, workdir, "workdir", JSON_STR,
+		.max = TEMPLATE_TEXT_SIZE - 1),
+	JSON_FIELD(struct template_toml, start, "start", JSON_STR, .max = TEMPLATE_TEXT_SIZE - 1),
+};
+static const struct json_shape toml_shape = JSON_SHAPE(struct template_toml, toml_fields);
+
+int template_book_new(const char *dir, struct template_book **ret, struct err *e)
+{
+	CLEANUP(template_book_freep) struct template_book *book = XNEW(struct template_book);
+
+	book->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (book->dir_fd < 0)
+		return err_sys(e, -errno, "open the templates directory %s", dir);
+	*ret = TAKE(book);
+	return 0;
+}
+
+struct template_book *template_book_free(struct template_book *book)
+{
+	if (!book)
+		return NULL;
+	close_fdp(&book->dir_fd);
+	free(book);
+	return NULL;
+}
+
+/* [a-z0-9][a-z0-9-_]*, so that a name is one safe path component; upper case is folded. */
+static int fold_name(struct str s, char out[TEMPLATE_NAME_SIZE])
+{
+	if (s.n == 0 || s.n >= TEMPLATE_NAME_SIZE)
+		return -EINVAL;
+	for (size_t i = 0; i < s.n; i++) {
+		char c = (char)tolower((unsigned char)s.p[i]);
+
+		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+			    (i > 0 && (c == '-' || c == '_'))))
+			return -EINVAL;
+		out[i] = c;
+	}
+	out[s.n] = '\0';
+	return 0;
+}
+
+/* An id that never changes and says nothing: digits of the name's hash. */
+static void id_of(const char *name, char id[TEMPLATE_ID_SIZE])
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+	uint8_t digest[SHA256_SIZE];
+
+	sha256(name, strlen(name), digest);
+	for (size_t i = 0; i < TEMPLATE_ID_SIZE - 1; i++)
+		id[i] = letters[digest[i] % 36];
+	id[TEMPLATE_ID_SIZE - 1] = '\0';
+}
+
+static void copy_text(char *to, size_t size, struct str from)
+{
+	(void)snprintf(to, size, "%.*s", STR_ARG(from));
+}
+
+static int64_t or_default(struct json_int v, int64_t otherwise)
+{
+	return v.is_set ? v.value : otherwise;
+}
+
+static void fill(struct template *t, const char *name, const struct template_toml *toml)
+{
+	*t = (struct template){
+		.cpu = or_default(toml->cpu, 2),
+		.memory_mb = or_default(toml->memory_mb, 1024),
+		.disk_mb = or_default(toml->disk_mb, 10240),
+		.max_pids = or_default(toml->max_pids, 4096),
+	};
+	copy_text(t->name, sizeof t->name, str_of(name));
+	id_of(name, t->id);
+	copy_text(t->user, sizeof t->user, toml->user.n ? toml->user : STR("user"));
+	copy_text(t->workdir, sizeof t->workdir, toml->workdir);
+	copy_text(t->start, sizeof t->start, toml->start);
+}
+
+/* Reads DIR/NAME. A few system calls on small local files: cheaper than keeping a copy true. */
+static int load(struct template_book *book, const char *name, struct template *ret, struct err *e)
+{
+	cleanup_close int dir =
+		openat(book->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
+	struct template_toml toml = { 0 };
+	struct arena *arena;
+	struct stat st;
+	int r;
+
+	if (dir < 0 || fstatat(dir, "rootfs", &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+		return err_set(e, -ENOENT, "template '%s' not found", name);
+	r = file_read(dir, "template.toml", &text, e);
+	if (r < 0 && r != -ENOENT)
+		return err_wrap(e, -EBADMSG, "template '%s'", name);
+	arena = arena_new(64 << 10);
+	r = toml_decode(arena, buf_str(&text), &toml_shape, &toml, e);
+	if (r >= 0)
+		fill(ret, name, &toml);
+	(void)arena_free(arena);
+	if (r < 0)
+		return err_wrap(e, -EBADMSG, "template '%s': template.toml", name);
+	ret->made_us = (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000;
+	return 0;
+}
+
+struct by_id {
+	const char *id;
+	struct template *ret;
+};
+
+static int match_id(void *arg, const struct template *t)
+{
+	struct by_id *want = arg;
+
+	if (strcmp(t->id, want->id) != 0)
+		return 0;
+	*want->ret = *t;
+	return 1;
+}
+
+int template_find(struct template_book *book, struct str wanted, struct template *ret,
+	struct err *e)
+{
+	struct str name = wanted, tag = STR_NONE;
+	ptrdiff_t colon = str_find(wanted, ':'), slash;
+	char folded[TEMPLATE_NAME_SIZE];
+	int r;
+
+	if (colon >= 0) {
+		name.n = (size_t)colon;
+		tag = str_from(wanted, (size_t)colon + 1);
+	}
+	slash = str_find(name, '/');
+	if (slash >= 0)
+		name = str_from(name, (size_t)slash + 1);
+	if (fold_name(name, folded) < 0)
+		return err_set(e, -EINVAL,
+			"invalid template reference '%.*s': use letters, digits, '-' and '_'",
+			STR_ARG(wanted));
+	r = load(book, folded, ret, e);
+	if (r == -ENOENT && name.n == TEMPLATE_ID_SIZE - 1) {
+		struct by_id want = { folded, ret };
+
+		r = template_each(book, match_id, &want) > 0 ? 0 : r;
+	}
+	if (r < 0)
+		return r;
+	if (tag.n && !str_is(tag, "default"))
+		return err_set(e, -ENOENT, "tag '%.*s' does not exist for template '%s'",
+			STR_ARG(tag), folded);
+	return 0;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.' && !strchr(entry->d_name, '.');
+}
+
+int template_each(struct template_book *book, int (*fn)(void *arg, const struct template *t),
+	void *arg)
+{
+	struct dirent **names = NULL;
+	int n = scandirat(book->dir_fd, ".", &names, is_visible, alphasort), r = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct template t;
+
+		if (r == 0 && load(book, names[i]->d_name, &t, NULL) == 0)
+			r = fn(arg, &t);
+		free(names[i]);
+	}
+	free(names);
+	return r;
+}
