@@ -151,6 +151,11 @@ const struct access_key *access_check(const struct access_book *book, struct str
 	return entry ? &entry->key : NULL;
 }
 
+const char *access_first_team(const struct access_book *book)
+{
+	return book->team_id;
+}
+
 struct creation {
 	struct access_book *book;
 	struct access_key key;

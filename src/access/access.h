@@ -25,6 +25,9 @@ int access_book_new(struct store *store, struct access_book **ret, struct err *e
 struct access_book *access_book_free(struct access_book *book);
 DEFINE_CLEANUP(struct access_book, access_book_free)
 
+/* The team that the first start made: who acts when the server itself does. */
+const char *access_first_team(const struct access_book *book);
+
 void access_make_key(char key[ACCESS_KEY_SIZE]);
 /* At start: the key of DATA/env is a key of the first team, unless it was revoked. */
 int access_ensure_key(struct access_book *book, const char *key, struct err *e);

@@ -1,0 +1,218 @@
+#include "api/api-internal.h"
+
+struct api *api_new(const struct api_config *config)
+{
+	struct api *api = XNEW(struct api);
+
+	api->config = *config;
+	return api;
+}
+
+struct api *api_free(struct api *api)
+{
+	free(api);
+	return NULL;
+}
+
+/* ---- answers ---- */
+
+int api_status_of(int err_code)
+{
+	static const struct {
+		int code, status;
+	} table[] = {
+		{ EINVAL, 400 },
+		{ ERANGE, 400 },
+		{ EOPNOTSUPP, 400 },
+		{ EACCES, 401 },
+		{ EPERM, 403 },
+		{ ENOENT, 404 },
+		{ EEXIST, 409 },
+		{ EBUSY, 409 },
+		{ E2BIG, 413 },
+		{ EDQUOT, 429 },
+		{ EPIPE, 503 },
+		{ EAGAIN, 503 },
+		{ ETIMEDOUT, 504 },
+		{ ENOSPC, 507 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
+		if (-err_code == table[i].code)
+			return table[i].status;
+	return 500;
+}
+
+void api_reply_json(struct api_call *call, int status, const struct buf *body)
+{
+	if (body->failed)
+		api_fail_status(call, 500, "the answer is larger than the server allows");
+	else
+		http_reply(call->x, status, "application/json; charset=utf-8", buf_str(body));
+}
+
+void api_reply_empty(struct api_call *call, int status)
+{
+	http_reply(call->x, status, NULL, STR_NONE);
+}
+
+void api_fail_status(struct api_call *call, int status, const char *message)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
+	struct jsonw w;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_int(&w, "code", status);
+	jsonw_strz(&w, "message", message);
+	jsonw_end_object(&w);
+	http_reply(call->x, status, "application/json; charset=utf-8", buf_str(&body));
+}
+
+void api_fail(struct api_call *call, const struct err *e)
+{
+	int status = api_status_of(e->code);
+
+	if (status >= 500)
+		log_error("api.failed", "method=%.*s path=%s status=%d err=%s",
+			STR_ARG(http_method(call->x)), log_quote(http_path(call->x)), status,
+			log_quote(str_of(e->msg)));
+	api_fail_status(call, status, e->msg);
+}
+
+void api_done_empty(void *arg, int r, const struct err *e)
+{
+	if (r < 0)
+		api_fail(arg, e);
+	else
+		api_reply_empty(arg, 204);
+}
+
+int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional)
+{
+	struct str body = optional && call->body.n == 0 ? STR("{}") : call->body;
+	struct err e = { 0 };
+	int r = json_decode(http_arena(call->x), body, shape, out, &e);
+
+	if (r < 0) {
+		(void)err_wrap(&e, r, "validation error");
+		api_fail_status(call, r == -ENOBUFS ? 413 : 400, e.msg);
+	}
+	return r;
+}
+
+int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t max, int64_t *ret)
+{
+	struct str text = http_query_value(call->x, name);
+	struct err e = { 0 };
+
+	if (!text.p || str_to_int(text, min, max, ret) == 0)
+		return 0;
+	(void)err_set(&e, -EINVAL,
+		"validation error: %s must be a whole number from %" PRId64 " to %" PRId64, name,
+		min, max);
+	api_fail(call, &e);
+	return -EINVAL;
+}
+
+/* ---- routing ---- */
+
+/* Matches segment by segment on the raw path, since an encoded '/' belongs to its segment. Returns
+ * false when it does not fit; bad escapes do not fit either. */
+static bool match(struct api_call *call, const char *pattern)
+{
+	struct str want = str_from(str_of(pattern), 1), got = str_from(http_path(call->x), 1);
+	size_t n = 0;
+
+	for (;;) {
+		struct str w, g;
+		bool more = str_split(&want, '/', &w);
+
+		if (more != str_split(&got, '/', &g))
+			return false;
+		if (!more)
+			return true;
+		if (w.p[0] == '{') {
+			CLEANUP(buf_done) struct buf text = BUF_INIT(1024);
+			char *kept;
+
+			if (g.n == 0 || n == API_MAX_PARAMS || percent_decode(g, false, &text) < 0)
+				return false;
+			kept = arena_dup(http_arena(call->x), buf_str(&text));
+			if (!kept)
+				return false;
+			call->params[n++] = (struct str){ kept, text.n };
+		} else if (!str_eq(w, g)) {
+			return false;
+		}
+	}
+}
+
+/* Finds the route; *ret_other says that the path exists with another method. */
+static const struct api_route *route_of(struct api_call *call, bool *ret_other)
+{
+	*ret_other = false;
+	for (const struct api_route *route = api_e2b_routes; route->method; route++) {
+		if (!match(call, route->pattern))
+			continue;
+		if (str_is(http_method(call->x), route->method))
+			return route;
+		*ret_other = true;
+	}
+	return NULL;
+}
+
+static bool authenticate(struct api_call *call)
+{
+	struct str sent = http_header(call->x, "X-API-Key");
+	const struct access_key *key;
+
+	if (!sent.p) {
+		api_fail_status(call, 401, "authorization header is missing");
+		return false;
+	}
+	key = access_check(call->api->config.access, sent);
+	if (!key) {
+		api_fail_status(call, 401, "Invalid API key: it is unknown, revoked or misspelt");
+		return false;
+	}
+	call->key = *key;
+	return true;
+}
+
+static void body_read(void *arg, int r, struct str body)
+{
+	struct api_call *call = arg;
+
+	if (r == -E2BIG) {
+		api_fail_status(call, 413, "the request body is larger than 16 MiB");
+	} else if (r < 0) {
+		http_abort(call->x);
+	} else {
+		call->body = body;
+		call->route->fn(call);
+	}
+}
+
+void api_handle(struct api *api, struct http_exchange *x)
+{
+	struct api_call *call = arena_alloc(http_arena(x), sizeof *call);
+	bool other;
+
+	if (!call || http_path(x).n == 0 || http_path(x).p[0] != '/') {
+		http_reply(x, 400, NULL, STR_NONE);
+		return;
+	}
+	call->api = api;
+	call->x = x;
+	call->route = route_of(call, &other);
+	if (!call->route)
+		api_fail_status(call, other ? 405 : 404,
+			other ? "this path does not take that method" : "no such path");
+	else if (!(call->route->flags & API_OPEN) && !authenticate(call))
+		return;
+	else if (call->route->flags & API_BODY)
+		http_read_body(x, API_BODY_BYTES, body_read, call);
+	else
+		call->route->fn(call);
+}

@@ -1,0 +1,22 @@
+/* api - the control plane over HTTP: E2B's REST surface (e2b/), later /api/v1 and the dashboard.
+ * Owns:   routes, authentication of requests, decoding and encoding, the table of status codes.
+ * Uses:   base, json, http, access, sandbox, template.
+ * Never:  SQL, files, waiting. A handler decodes, calls one door and answers. */
+#pragma once
+
+#include "access/access.h"
+#include "http/http.h"
+#include "sandbox/sandbox.h"
+#include "template/template.h"
+
+struct api;
+struct api_config { /* all borrowed */
+	struct access_book *access;
+	struct sandbox_book *sandboxes;
+	struct template_book *templates;
+	const char *domain; /* what clients put behind PORT-ID. */
+};
+struct api *api_new(const struct api_config *config);
+struct api *api_free(struct api *api);
+DEFINE_CLEANUP(struct api, api_free)
+void api_handle(struct api *api, struct http_exchange *x);

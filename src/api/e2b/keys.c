@@ -1,0 +1,86 @@
+/* API keys: listed without their secret, shown once when made. */
+#include "api/e2b/e2b.h"
+
+static void write_key(struct jsonw *w, const struct access_key *key, const char *secret)
+{
+	char at[RFC3339_SIZE];
+
+	time_rfc3339(key->created_us, at);
+	jsonw_object(w, NULL);
+	jsonw_strz(w, "id", key->id);
+	jsonw_strz(w, "name", key->name);
+	if (secret)
+		jsonw_strz(w, "key", secret);
+	jsonw_object(w, "mask");
+	jsonw_strz(w, "prefix", "e2b_");
+	jsonw_int(w, "valueLength", ACCESS_KEY_SIZE - 1 - 4);
+	jsonw_strz(w, "maskedValuePrefix", key->mask_start);
+	jsonw_strz(w, "maskedValueSuffix", key->mask_end);
+	jsonw_end_object(w);
+	jsonw_strz(w, "createdAt", at);
+	jsonw_null(w, "createdBy");
+	jsonw_null(w, "lastUsed");
+	jsonw_end_object(w);
+}
+
+static void list_one(void *arg, const struct access_key *key)
+{
+	write_key(arg, key, NULL);
+}
+
+void e2b_keys_list(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(4 << 20);
+	struct jsonw w;
+
+	jsonw_init(&w, &body);
+	jsonw_array(&w, NULL);
+	access_each_key(call->api->config.access, call->key.team_id, list_one, &w);
+	jsonw_end_array(&w);
+	api_reply_json(call, 200, &body);
+}
+
+struct key_in {
+	struct str name;
+};
+static const struct json_field key_fields[] = {
+	JSON_FIELD(struct key_in, name, "name", JSON_STR, .flags = JSON_REQUIRED, .max = 100),
+};
+static const struct json_shape key_shape =
+	JSON_SHAPE(struct key_in, key_fields, .ignore_unknown = true);
+
+static void key_created(void *arg, int r, const struct access_key *made, const char *secret,
+	const struct err *e)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
+	struct api_call *call = arg;
+	struct jsonw w;
+
+	if (r < 0) {
+		api_fail(call, e);
+		return;
+	}
+	jsonw_init(&w, &body);
+	write_key(&w, made, secret);
+	http_add_header(call->x, "Cache-Control", STR("no-store"));
+	api_reply_json(call, 201, &body);
+}
+
+void e2b_keys_create(struct api_call *call)
+{
+	struct key_in in;
+
+	if (api_decode(call, &key_shape, &in, false) < 0)
+		return;
+	if (in.name.n == 0)
+		api_fail_status(call, 400, "validation error: name: must not be empty");
+	else
+		access_create_key(call->api->config.access, call->key.team_id, in.name,
+			call->key.id, key_created, call);
+}
+
+void e2b_keys_revoke(struct api_call *call)
+{
+	access_revoke_key(call->api->config.access, call->key.team_id, call->params[0],
+		call->key.id, api_done_empty, call);
+}

@@ -1,0 +1,255 @@
+/* Sandboxes of Linux's own namespaces, made by the warden. This side is unprivileged: it asks. */
+#include "runtime/local/local.h"
+
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+static const struct runtime_ops local_ops;
+
+static struct local *local_from(struct runtime *rt)
+{
+	assert(rt->ops == &local_ops);
+	return container_of(rt, struct local, base);
+}
+
+static struct runtime *local_free(struct runtime *rt)
+{
+	struct local *local = local_from(rt);
+
+	local_wire_stop(local);
+	close_fdp(&local->warden_fd);
+	close_fdp(&local->run_fd);
+	free(local);
+	return NULL;
+}
+
+static int local_ready(const struct runtime *rt, struct err *e)
+{
+	const struct local *local = (const struct local *)rt; /* base comes first */
+
+	if (local->is_ready && !local->is_dead)
+		return 0;
+	return err_set(e, local->state.code < 0 ? local->state.code : -EAGAIN, "%s",
+		local->state.msg);
+}
+
+static struct call *call_new(enum warden_op op, const char *id, void *arg)
+{
+	struct call *call = XNEW(struct call);
+
+	call->request.op = op;
+	call->fd = -EBADF;
+	call->arg = arg;
+	(void)snprintf(call->request.id, sizeof call->request.id, "%s", id);
+	return call;
+}
+
+/* The guest's settings as a sealed memory file: the warden passes it on without a look. */
+static int settings_fd(struct str settings, struct err *e)
+{
+	int fd = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+
+	if (fd < 0)
+		return err_sys(e, -errno, "make the settings' memory file");
+	r = fd_write_all(fd, settings.p, settings.n);
+	if (r >= 0 &&
+		(lseek(fd, 0, SEEK_SET) < 0 ||
+			fcntl(fd, F_ADD_SEALS,
+				F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0))
+		r = -errno;
+	if (r >= 0)
+		return fd;
+	(void)close(fd);
+	return err_sys(e, r, "write the settings");
+}
+
+/* Failures found on this side are told on a later turn. */
+struct failed {
+	struct loop_task task;
+	struct call *call;
+	struct err e;
+};
+
+static void tell_failed(void *arg)
+{
+	struct failed *f = arg;
+
+	call_end(f->call, f->e.code, -EBADF, &f->e);
+	free(f);
+}
+
+static void fail_later(struct local *local, struct call *call, const struct err *e)
+{
+	struct failed *f = XNEW(struct failed);
+
+	f->call = call;
+	f->e = *e;
+	loop_defer(local->base.loop, &f->task, tell_failed, f);
+}
+
+static void local_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done,
+	void *arg)
+{
+	struct local *local = local_from(rt);
+	struct call *call = call_new(WARDEN_CREATE, spec->id, arg);
+	struct err e = { 0 };
+
+	call->done = done;
+	(void)snprintf(call->request.template_name, sizeof call->request.template_name, "%s",
+		spec->template_name);
+	call->request.memory_bytes = (uint64_t)spec->memory_mb << 20;
+	call->request.disk_bytes = (uint64_t)spec->disk_mb << 20;
+	call->request.cpu_percent = (uint32_t)spec->cpu_count * 100;
+	call->request.max_pids = (uint32_t)spec->max_pids;
+	call->fd = settings_fd(spec->settings, &e);
+	if (call->fd < 0)
+		fail_later(local, call, &e);
+	else
+		local_ask(local, call);
+}
+
+static void local_destroy(struct runtime *rt, const char *id, done_fn done, void *arg)
+{
+	struct call *call = call_new(WARDEN_DESTROY, id, arg);
+
+	call->done = done;
+	local_ask(local_from(rt), call);
+}
+
+static void local_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
+{
+	struct call *call = call_new(WARDEN_LIST, "", arg);
+
+	call->done = done;
+	call->each = each;
+	local_ask(local_from(rt), call);
+}
+
+/* ---- dialling ---- */
+
+/* Through a directory descriptor, since a socket's path may be 108 bytes long at most. */
+static int dial_guest(struct local *local, const char *id, struct err *e)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return err_sys(e, -errno, "make a socket");
+	(void)snprintf(addr.sun_path, sizeof addr.sun_path, "/proc/self/fd/%d/%s/guest.sock",
+		local->run_fd, id);
+	if (connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
+		return err_sys(e, -errno, "connect to the guest of '%s'", id);
+	return TAKE_FD(fd);
+}
+
+struct dialled {
+	struct loop_task task;
+	int fd;
+	struct err e;
+	runtime_dial_fn fn;
+	void *arg;
+};
+
+static void tell_dialled(void *arg)
+{
+	struct dialled *d = arg;
+
+	d->fn(d->arg, d->fd, &d->e);
+	free(d);
+}
+
+static void local_dial(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg)
+{
+	struct local *local = local_from(rt);
+
+	if (port == RUNTIME_GUEST_PORT) {
+		struct dialled *d = XNEW(struct dialled);
+
+		d->fd = dial_guest(local, id, &d->e);
+		d->fn = fn;
+		d->arg = arg;
+		loop_defer(local->base.loop, &d->task, tell_dialled, d);
+	} else {
+		struct call *call = call_new(WARDEN_SOCKET, id, arg);
+
+		call->dial = fn;
+		call->port = port;
+		local_ask(local, call);
+	}
+}
+
+/* Starts connecting; what loopback refuses is known at once, so a second address can be tried. */
+static int try_connect(int fd, const struct sockaddr *addr, socklen_t size)
+{
+	int problem = 0;
+	socklen_t n = sizeof problem;
+
+	if (connect(fd, addr, size) == 0)
+		return 0;
+	if (errno != EINPROGRESS)
+		return -errno;
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &n) < 0)
+		return -errno;
+	return -problem;
+}
+
+int local_connect(int fd, int port, struct err *e)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+		.sin_port = htons((uint16_t)port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	int domain = 0, r;
+	socklen_t n = sizeof domain;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) < 0)
+		return err_sys(e, -errno, "look at the sandbox's socket");
+	if (domain == AF_INET6) {
+		/* One socket reaches servers on 127.0.0.1, as a mapped address, and those on ::1
+		 * alone. */
+		memcpy(v6.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\1", 16);
+		r = try_connect(fd, (struct sockaddr *)&v6, sizeof v6);
+		if (r == -ECONNREFUSED) {
+			v6.sin6_addr = in6addr_loopback;
+			r = try_connect(fd, (struct sockaddr *)&v6, sizeof v6);
+		}
+	} else {
+		r = try_connect(fd, (struct sockaddr *)&v4, sizeof v4);
+	}
+	return r < 0 ? err_sys(e, r, "connect to port %d of the sandbox", port) : 0;
+}
+
+static const struct runtime_ops local_ops = {
+	.name = "local",
+	.free = local_free,
+	.ready = local_ready,
+	.create = local_create,
+	.destroy = local_destroy,
+	.dial = local_dial,
+	.list = local_list,
+};
+
+int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,
+	struct runtime **ret, struct err *e)
+{
+	struct local *local = XNEW(struct local);
+	char run[4200];
+	int r;
+
+	local->base.ops = &local_ops;
+	local->base.loop = loop;
+	local->warden_fd = config->warden_fd;
+	list_init(&local->unsent);
+	list_init(&local->waiting);
+	(void)snprintf(run, sizeof run, "%s/run", config->data_dir);
+	local->run_fd = open(run, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	r = local->run_fd < 0 ? err_sys(e, -errno, "open %s", run) : local_wire_start(local, e);
+	if (r < 0) {
+		(void)local_free(&local->base);
+		return r;
+	}
+	*ret = &local->base;
+	return 0;
+}

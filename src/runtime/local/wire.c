@@ -1,0 +1,178 @@
+/* The socket to the warden: many calls in flight, answers in any order, matched by their tag. */
+#include "runtime/local/local.h"
+
+#include <sys/socket.h>
+
+void call_end(struct call *call, int r, int fd, const struct err *e)
+{
+	if (call->dial)
+		call->dial(call->arg, r < 0 ? r : fd, e);
+	else
+		call->done(call->arg, r, e);
+	close_fdp(&call->fd);
+	free(call);
+}
+
+/* Every call that waits fails; the sandboxes themselves live on without a warden. */
+static void fail_all(void *arg)
+{
+	struct local *local = arg;
+	struct list *queues[] = { &local->waiting, &local->unsent };
+
+	for (size_t i = 0; i < ARRAY_SIZE(queues); i++)
+		while (!list_empty(queues[i])) {
+			struct call *call = container_of(queues[i]->next, struct call, node);
+
+			list_remove(&call->node);
+			call_end(call, -EPIPE, -EBADF, &local->state);
+		}
+}
+
+static void die(struct local *local, int code, const char *why)
+{
+	if (local->is_dead)
+		return;
+	local->is_dead = true;
+	loop_io_remove(&local->io);
+	(void)err_set(&local->state, code, "the warden is gone (%s): restart the server", why);
+	log_error("warden.gone", "why=%s", log_quote(str_of(why)));
+	loop_defer(local->base.loop, &local->dead_task, fail_all, local);
+}
+
+static void send_waiting(struct local *local)
+{
+	while (!list_empty(&local->unsent)) {
+		struct call *call = container_of(local->unsent.next, struct call, node);
+		int r = fd_send(local->warden_fd, &call->request, sizeof call->request, &call->fd,
+			call->fd >= 0 ? 1 : 0);
+
+		if (r == -EAGAIN)
+			break;
+		if (r < 0) {
+			die(local, -EPIPE, "its socket is closed");
+			return;
+		}
+		list_remove(&call->node);
+		list_append(&local->waiting, &call->node);
+		close_fdp(&call->fd);
+		call->fd = -EBADF;
+	}
+	loop_io_set(&local->io, list_empty(&local->unsent) ? EPOLLIN : EPOLLIN | EPOLLOUT);
+}
+
+void local_ask(struct local *local, struct call *call)
+{
+	call->request.version = WARDEN_VERSION;
+	call->request.tag = ++local->last_tag;
+	list_append(&local->unsent, &call->node);
+	if (local->is_dead)
+		loop_defer(local->base.loop, &local->dead_task, fail_all, local);
+	else
+		send_waiting(local);
+}
+
+static struct call *call_of(struct local *local, uint64_t tag)
+{
+	LIST_EACH(&local->waiting, node)
+	{
+		struct call *call = container_of(node, struct call, node);
+
+		if (call->request.tag == tag)
+			return call;
+	}
+	return NULL;
+}
+
+static void answered(struct local *local, const struct warden_reply *reply, int fd)
+{
+	struct call *call = call_of(local, reply->tag);
+	struct err e = reply->e;
+	int r = reply->e.code;
+
+	if (!call) {
+		close_fdp(&fd);
+		return;
+	}
+	list_remove(&call->node);
+	if (call->dial && r >= 0 && fd < 0)
+		r = err_set(&e, -EPROTO, "the warden sent no socket");
+	if (call->dial && r >= 0)
+		r = local_connect(fd, call->port, &e);
+	if (r < 0 || !call->dial)
+		close_fdp(&fd);
+	call_end(call, r, fd, &e);
+}
+
+static void handle(struct local *local, const struct warden_reply *reply, int fd)
+{
+	struct call *call;
+
+	switch ((enum warden_kind)reply->kind) {
+	case WARDEN_READY:
+		local->is_ready = reply->e.code >= 0;
+		local->state = reply->e;
+		break;
+	case WARDEN_REPLY:
+		answered(local, reply, fd);
+		return;
+	case WARDEN_LISTED:
+		call = call_of(local, reply->tag);
+		if (call && call->each)
+			call->each(call->arg, reply->id);
+		break;
+	case WARDEN_EXITED:
+		if (local->base.exited)
+			local->base.exited(local->base.exited_arg, reply->id, &reply->e);
+		break;
+	}
+	close_fdp(&fd);
+}
+
+static void on_readable(void *arg, uint32_t events)
+{
+	struct local *local = arg;
+
+	/* Some, not all: an answer per turn and client must not starve the others. */
+	for (int budget = 64; budget > 0; budget--) {
+		struct warden_reply reply = { 0 };
+		int fds[FD_MAX_PASS], n = 0;
+		ssize_t got = fd_recv(local->warden_fd, &reply, sizeof reply, fds, &n);
+
+		if (got == -EAGAIN)
+			break;
+		while (n > 1)
+			(void)close(fds[--n]);
+		if (got != sizeof reply || reply.version != WARDEN_VERSION) {
+			if (n)
+				(void)close(fds[0]);
+			die(local, -EPIPE,
+				got == 0 ? "it ended" : "it sent what this server does not know");
+			return;
+		}
+		reply.id[sizeof reply.id - 1] = '\0';
+		reply.e.msg[sizeof reply.e.msg - 1] = '\0';
+		handle(local, &reply, n ? fds[0] : -EBADF);
+	}
+	if (events & EPOLLOUT)
+		send_waiting(local);
+}
+
+int local_wire_start(struct local *local, struct err *e)
+{
+	int r = fd_set_nonblock(local->warden_fd, true);
+
+	(void)err_set(&local->state, -EAGAIN, "the warden is still starting");
+	if (r < 0)
+		return err_sys(e, r, "the warden's socket");
+	return loop_io_add(local->base.loop, &local->io, local->warden_fd, EPOLLIN, on_readable,
+		local, e);
+}
+
+void local_wire_stop(struct local *local)
+{
+	loop_io_remove(&local->io);
+	loop_task_cancel(&local->dead_task);
+	if (!local->state.msg[0])
+		(void)err_set(&local->state, -ECANCELED, "the server stops");
+	fail_all(local);
+}

@@ -1,0 +1,22 @@
+/* What an engine provides. */
+#pragma once
+
+#include "runtime/runtime.h"
+
+struct runtime_ops {
+	const char *name; /* as in the configuration and in the rows: "local" ... */
+	struct runtime *(*free)(struct runtime *rt);
+	int (*ready)(const struct runtime *rt, struct err *e);
+	void (*create)(struct runtime *rt, const struct runtime_spec *spec, done_fn done,
+		void *arg);
+	void (*destroy)(struct runtime *rt, const char *id, done_fn done, void *arg);
+	void (*dial)(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg);
+	void (*list)(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+};
+
+struct runtime { /* first member of every implementation */
+	const struct runtime_ops *ops;
+	struct loop *loop;
+	runtime_exited_fn exited;
+	void *exited_arg;
+};

@@ -1,0 +1,285 @@
+#include "server/config.h"
+#include "json/json.h"
+
+const char config_help[] =
+	"Usage: atoll serve [options]\n"
+	"\n"
+	"  atoll serve                                   data in ./atoll-data, "
+	"http://127.0.0.1:3000\n"
+	"  atoll serve --data /var/lib/atoll --listen 0.0.0.0:80\n"
+	"\n"
+	"Options (each also as ATOLL_<NAME> in the environment, or name = value in the --config "
+	"file)\n"
+	"  --data DIR            where everything is kept (default ./atoll-data)\n"
+	"  --listen HOST:PORT    one port for API and sandboxes (default 127.0.0.1:3000; port 0 "
+	"picks one)\n"
+	"  --domain NAME         what stands behind PORT-ID. in sandbox addresses (default "
+	"localhost:PORT)\n"
+	"  --template-cache DIR  share templates between data directories instead of making them "
+	"again\n"
+	"  --network CIDR|none   addresses for sandboxes (default 10.199.0.0/16)\n"
+	"  --pool N              sandboxes prepared ahead (default 16)\n"
+	"  --disk-mb N           disk size of the sandboxes prepared ahead (default 10240)\n"
+	"  --max-sandboxes N     running at once (default 1000)\n"
+	"  --max-timeout N       seconds a sandbox may live (default 86400)\n"
+	"  --stop-sandboxes      end all sandboxes when the server stops (default: they live on)\n"
+	"  --log-level LEVEL     error, warn, info or debug (default info)\n"
+	"  --config FILE         TOML, the same names with _ for -\n"
+	"\n"
+	"The first start makes the data directory, the base template and an API key (DIR/env).\n"
+	"See also: atoll doctor\n";
+
+struct file_in {
+	struct str data, listen, template_cache, network, domain, log_level;
+	struct json_int pool, max_sandboxes, max_timeout, disk_mb;
+	struct json_bool stop_sandboxes;
+};
+
+/* One table for all three sources: the TOML name is also the flag's (with '-') and the variable's.
+ */
+static const struct json_field file_fields[] = {
+	JSON_FIELD(struct file_in, data, "data", JSON_STR, .max = 4096),
+	JSON_FIELD(struct file_in, listen, "listen", JSON_STR, .max = 256),
+	JSON_FIELD(struct file_in, template_cache, "template_cache", JSON_STR, .max = 4096),
+	JSON_FIELD(struct file_in, network, "network", JSON_STR, .max = 64),
+	JSON_FIELD(struct file_in, domain, "domain", JSON_STR, .max = 253),
+	JSON_FIELD(struct file_in, log_level, "log_level", JSON_STR, .max = 16),
+	JSON_FIELD(struct file_in, pool, "pool", JSON_INT, .min = 0, .max = 1024),
+	JSON_FIELD(struct file_in, max_sandboxes, "max_sandboxes", JSON_INT, .min = 1, .max = 4000),
+	JSON_FIELD(struct file_in, max_timeout, "max_timeout", JSON_INT, .min = 1, .max = 31536000),
+	JSON_FIELD(struct file_in, disk_mb, "disk_mb", JSON_INT, .min = 64, .max = 1 << 24),
+	JSON_FIELD(struct file_in, stop_sandboxes, "stop_sandboxes", JSON_BOOL),
+};
+static const struct json_shape file_shape = JSON_SHAPE(struct file_in, file_fields);
+
+static void set_str(const char **to, struct str from)
+{
+	if (from.n)
+		*to = from.p; /* terminated, in the arena */
+}
+
+static void set_int(int64_t *to, struct json_int from)
+{
+	if (from.is_set)
+		*to = from.value;
+}
+
+static void merge(struct config *config, const struct file_in *in)
+{
+	set_str(&config->data, in->data);
+	set_str(&config->listen, in->listen);
+	set_str(&config->template_cache, in->template_cache);
+	set_str(&config->network, in->network);
+	set_str(&config->domain, in->domain);
+	set_str(&config->log_level, in->log_level);
+	set_int(&config->pool, in->pool);
+	set_int(&config->max_sandboxes, in->max_sandboxes);
+	set_int(&config->max_timeout_s, in->max_timeout);
+	set_int(&config->disk_mb, in->disk_mb);
+	if (in->stop_sandboxes.is_set)
+		config->stop_sandboxes = in->stop_sandboxes.value;
+}
+
+int config_parse_file(struct str text, struct config *config, struct err *e)
+{
+	struct file_in in;
+	int r = toml_decode(config->arena, text, &file_shape, &in, e);
+
+	if (r >= 0)
+		merge(config, &in);
+	return r;
+}
+
+static int read_file(struct config *config, const char *path, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(1 << 20);
+	int r = file_read(AT_FDCWD, path, &text, e);
+
+	if (r >= 0)
+		r = config_parse_file(buf_str(&text), config, e);
+	return r < 0 ? err_wrap(e, r, "configuration %s", path) : 0;
+}
+
+/* "--max-timeout" and "ATOLL_MAX_TIMEOUT" both name the field "max_timeout". */
+static const struct json_field *field_of(struct str name, bool upper)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(file_fields); i++) {
+		const char *want = file_fields[i].name;
+		size_t k = 0;
+
+		for (; k < name.n && want[k]; k++) {
+			char c = name.p[k];
+
+			if (!upper && c == '_')
+				break;
+			if (c == '-')
+				c = '_';
+			if (upper && c >= 'A' && c <= 'Z')
+				c = (char)(c - 'A' + 'a');
+			if (c != want[k])
+				break;
+		}
+		if (k == name.n && !want[k])
+			return &file_fields[i];
+	}
+	return NULL;
+}
+
+/* Sets one field from text by writing it as a line of TOML: one set of checks for all sources. */
+static int set_field(struct config *config, const struct json_field *field, struct str value,
+	struct err *e)
+{
+	CLEANUP(buf_done) struct buf line = BUF_INIT(16 << 10);
+	struct jsonw w;
+
+	(void)buf_printf(&line, "%s = ", field->name);
+	if (field->kind == JSON_STR) {
+		jsonw_init(&w, &line);
+		jsonw_str(&w, NULL, value);
+	} else {
+		(void)buf_add_str(&line, value);
+	}
+	if (line.failed || str_find(value, '\n') >= 0)
+		return err_set(e, -EINVAL, "%s: too long or with a line break", field->name);
+	return config_parse_file(buf_str(&line), config, e);
+}
+
+static int read_env(struct config *config, char **env, struct err *e)
+{
+	static const struct str prefix = { "ATOLL_", 6 };
+
+	for (; env && *env; env++) {
+		struct str rest = str_of(*env), name;
+		const struct json_field *field;
+		int r;
+
+		if (!str_has_prefix(rest, prefix) || !str_split(&rest, '=', &name))
+			continue;
+		field = field_of(str_from(name, prefix.n), true);
+		if (!field) /* other ATOLL_ variables belong to the command line and to tests */
+			continue;
+		r = set_field(config, field, rest, e);
+		if (r < 0)
+			return err_wrap(e, r, "%.*s", STR_ARG(name));
+	}
+	return 0;
+}
+
+struct flag {
+	struct str name, value;
+	bool has_value;
+};
+
+static bool next_flag(int argc, char **argv, int *at, struct flag *flag)
+{
+	struct str text;
+	ptrdiff_t equals;
+
+	if (*at >= argc)
+		return false;
+	text = str_of(argv[(*at)++]);
+	*flag = (struct flag){ .name = text };
+	equals = str_find(text, '=');
+	if (equals >= 0) {
+		flag->name.n = (size_t)equals;
+		flag->value = str_from(text, (size_t)equals + 1);
+		flag->has_value = true;
+	}
+	return true;
+}
+
+static void take_value(int argc, char **argv, int *at, struct flag *flag)
+{
+	if (!flag->has_value && *at < argc) {
+		flag->value = str_of(argv[(*at)++]);
+		flag->has_value = true;
+	}
+}
+
+static int apply_flag(struct config *config, int argc, char **argv, int *at, struct flag *flag,
+	struct err *e)
+{
+	const struct json_field *field;
+	int r;
+
+	if (str_is(flag->name, "--help") || str_is(flag->name, "-h")) {
+		config->help = true;
+		return 0;
+	}
+	field = flag->name.n > 2 && str_has_prefix(flag->name, STR("--"))
+			? field_of(str_from(flag->name, 2), false)
+			: NULL;
+	if (!field && !str_is(flag->name, "--config"))
+		return err_set(e, -EINVAL, "unknown option '%.*s': see atoll serve --help",
+			STR_ARG(flag->name));
+	if (field && field->kind == JSON_BOOL && !flag->has_value)
+		return set_field(config, field, STR("true"), e);
+	take_value(argc, argv, at, flag);
+	if (!flag->has_value)
+		return err_set(e, -EINVAL, "%.*s needs a value", STR_ARG(flag->name));
+	if (!field)
+		return 0; /* --config was read before */
+	r = set_field(config, field, flag->value, e);
+	return r < 0 ? err_wrap(e, r, "%.*s", STR_ARG(flag->name)) : 0;
+}
+
+static const char *find_config_flag(int argc, char **argv)
+{
+	struct flag flag;
+
+	for (int at = 1; next_flag(argc, argv, &at, &flag);)
+		if (str_is(flag.name, "--config")) {
+			take_value(argc, argv, &at, &flag);
+			return flag.value.p;
+		}
+	return NULL;
+}
+
+static int check_level(const struct config *config, struct err *e)
+{
+	static const char *const levels[] = { "error", "warn", "info", "debug" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(levels); i++)
+		if (strcmp(config->log_level, levels[i]) == 0)
+			return (int)i;
+	return err_set(e, -EINVAL, "log level '%s': use error, warn, info or debug",
+		config->log_level);
+}
+
+int config_read(int argc, char **argv, char **env, struct config *ret, struct err *e)
+{
+	const char *file = find_config_flag(argc, argv);
+	struct config c = {
+		.data = "atoll-data",
+		.listen = "127.0.0.1:3000",
+		.network = "10.199.0.0/16",
+		.log_level = "info",
+		.pool = 16,
+		.max_sandboxes = 1000,
+		.max_timeout_s = 86400,
+		.disk_mb = 10240,
+	};
+	struct flag flag;
+	int r = 0;
+
+	c.arena = arena_new(1 << 20);
+	if (file)
+		r = read_file(&c, file, e);
+	if (r >= 0)
+		r = read_env(&c, env, e);
+	for (int at = 1; r >= 0 && next_flag(argc, argv, &at, &flag);)
+		r = apply_flag(&c, argc, argv, &at, &flag, e);
+	if (r >= 0)
+		r = check_level(&c, e);
+	if (r < 0) {
+		config_done(&c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+void config_done(struct config *config)
+{
+	config->arena = arena_free(config->arena);
+}

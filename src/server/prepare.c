@@ -1,0 +1,341 @@
+#include "server/prepare.h"
+#include "http/http.h"
+#include "server/template-make.h"
+#include "warden/proto.h"
+
+#include <grp.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum {
+	DATA_VERSION = 1
+};
+
+static int check_version(int data_fd, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	char line[16];
+	int64_t version = 0;
+	int n, r = file_read(data_fd, "version", &text, NULL);
+
+	if (r == -ENOENT) {
+		n = snprintf(line, sizeof line, "%d\n", DATA_VERSION);
+		return file_replace(data_fd, "version", str_make(line, (size_t)n), 0644, e);
+	}
+	if (text.n && text.p[text.n - 1] == '\n')
+		text.n--;
+	if (r < 0 || str_to_int(buf_str(&text), 1, INT32_MAX, &version) < 0)
+		return err_set(e, -EBADMSG,
+			"its file 'version' cannot be read: is this Atoll's directory?");
+	if (version > DATA_VERSION)
+		return err_set(e, -ENOTSUP,
+			"it has data of version %" PRId64
+			" and this program knows up to %d: start the newer "
+			"program, or use another directory",
+			version, DATA_VERSION);
+	return 0;
+}
+
+static int take_lock(struct prepared *p, struct err *e)
+{
+	p->lock_fd = openat(p->data_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (p->lock_fd < 0)
+		return err_sys(e, -errno, "open its lock file");
+	if (flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return err_set(e, -EBUSY,
+			"another server runs on it: stop that one, or give this one its own "
+			"--data");
+	return 0;
+}
+
+/* The server may pass through the data directory and own its state; the rest is the warden's. */
+static int make_dirs(const struct prepared *p, struct err *e)
+{
+	static const struct {
+		const char *name;
+		mode_t mode;
+	} dirs[] = { { "state", 0700 }, { "templates", 0755 }, { "images", 0700 },
+		{ "run", 0711 } };
+	int r = 0;
+
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+		r = dir_make(p->data_fd, dirs[i].name, dirs[i].mode, e);
+	if (r >= 0 && fchownat(p->data_fd, "state", WARDEN_FIRST_UID, WARDEN_FIRST_UID, 0) < 0)
+		r = err_sys(e, -errno, "give the state directory to the server's user");
+	return r;
+}
+
+static int open_data(const struct config *config, struct prepared *p, struct err *e)
+{
+	int r = dir_make(AT_FDCWD, config->data, 0711, e);
+
+	if (r < 0)
+		return r;
+	p->data_fd = open(config->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (p->data_fd < 0)
+		return err_sys(e, -errno, "open it");
+	r = take_lock(p, e);
+	if (r >= 0)
+		r = check_version(p->data_fd, e);
+	return r < 0 ? r : make_dirs(p, e);
+}
+
+/* Where clients find us, from the socket itself: the port may have been 0. */
+static int learn_address(const struct config *config, struct prepared *p, struct err *e)
+{
+	struct sockaddr_storage addr = { 0 };
+	socklen_t size = sizeof addr;
+	struct str host = str_of(config->listen);
+	int port;
+
+	if (getsockname(p->listen_fd, (struct sockaddr *)&addr, &size) < 0)
+		return err_sys(e, -errno, "read the listening address");
+	if (addr.ss_family != AF_INET && addr.ss_family != AF_INET6)
+		return err_set(e, -EINVAL, "--listen must be HOST:PORT");
+	port = ntohs(addr.ss_family == AF_INET ? ((struct sockaddr_in *)&addr)->sin_port
+					       : ((struct sockaddr_in6 *)&addr)->sin6_port);
+	while (host.n && host.p[host.n - 1] != ':')
+		host.n--;
+	host.n -= host.n > 0;
+	if (host.n == 0 || str_is(host, "0.0.0.0") || str_is(host, "[::]") || str_is(host, "*"))
+		host = STR("127.0.0.1");
+	(void)snprintf(p->url, sizeof p->url, "http://%.*s:%d", STR_ARG(host), port);
+	if (config->domain)
+		(void)snprintf(p->domain, sizeof p->domain, "%s", config->domain);
+	else
+		(void)snprintf(p->domain, sizeof p->domain, "localhost:%d", port);
+	return 0;
+}
+
+/* The key that the env file holds, or a new one when there is no file. */
+static int read_key(const struct prepared *p, char key[ACCESS_KEY_SIZE], struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
+	static const struct str name = { "E2B_API_KEY=", 12 };
+	struct str rest, line;
+	int r = file_read(p->data_fd, "env", &text, e);
+
+	if (r == -ENOENT) {
+		access_make_key(key);
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_has_prefix(line, name) && line.n == name.n + ACCESS_KEY_SIZE - 1) {
+			memcpy(key, line.p + name.n, ACCESS_KEY_SIZE - 1);
+			key[ACCESS_KEY_SIZE - 1] = '\0';
+			explicit_bzero(text.p, text.n);
+			return 0;
+		}
+	return err_set(e, -EBADMSG,
+		"its file 'env' has no E2B_API_KEY: remove the file to get a new key");
+}
+
+static int write_env(const struct prepared *p, struct err *e)
+{
+	char text[1024];
+	int n = snprintf(text, sizeof text,
+		"E2B_API_KEY=%s\nE2B_API_URL=%s\nE2B_SANDBOX_URL=%s\nE2B_DOMAIN=%s\n", p->key,
+		p->url, p->url, p->domain);
+	int r = file_replace(p->data_fd, "env", str_make(text, (size_t)n), 0600, e);
+
+	explicit_bzero(text, sizeof text);
+	return r;
+}
+
+static int read_seed(struct prepared *p, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(SHA256_SIZE);
+	int r = file_read(p->data_fd, "state/seed", &text, e);
+
+	if (r == -ENOENT) {
+		random_bytes(p->seed, sizeof p->seed);
+		return file_replace(p->data_fd, "state/seed", str_make(p->seed, sizeof p->seed),
+			0600, e);
+	}
+	if (r >= 0 && text.n != SHA256_SIZE)
+		r = err_set(e, -EBADMSG,
+			"state/seed is damaged: restore it, or remove it to end all tokens");
+	if (r >= 0)
+		memcpy(p->seed, text.p, SHA256_SIZE);
+	return r;
+}
+
+/* Beside this executable in a build directory, or in ../libexec/atoll when installed. */
+static int open_helper(const char *name, struct err *e)
+{
+	static const char *const places[] = { "", "../libexec/atoll/" };
+	char self[4096], path[4400];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	char *slash;
+
+	if (n < 0)
+		return err_sys(e, -errno, "find this executable");
+	self[n] = '\0';
+	slash = strrchr(self, '/');
+	*(slash ? slash : self) = '\0';
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		int fd;
+
+		(void)snprintf(path, sizeof path, "%s/%s%s", self, places[i], name);
+		fd = open(path, O_PATH | O_CLOEXEC);
+		if (fd >= 0)
+			return fd;
+	}
+	return err_set(e, -ENOENT, "%s is not beside the atoll executable: run make build", name);
+}
+
+static void exec_warden(int exe_fd, int control_fd, const struct config *config,
+	const struct prepared *p)
+{
+	char uid[16], pool[24], disk[24];
+	const char *const argv[] = { "atoll-warden", "--data", config->data, "--templates",
+		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
+		"--disk-mb", disk, NULL };
+	const char *const debug_argv[] = { "atoll-warden", "--data", config->data, "--templates",
+		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
+		"--disk-mb", disk, "--debug", NULL };
+	const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL };
+	bool debug = strcmp(config->log_level, "debug") == 0;
+	sigset_t none;
+
+	(void)snprintf(uid, sizeof uid, "%u", (unsigned)WARDEN_FIRST_UID);
+	(void)snprintf(pool, sizeof pool, "%" PRId64, config->pool);
+	(void)snprintf(disk, sizeof disk, "%" PRId64, config->disk_mb);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	(void)setpgid(0,
+		0); /* Ctrl+C is for the server: the warden leaves when its socket closes */
+	if (dup2(control_fd, WARDEN_CONTROL_FD) >= 0) {
+		if (exe_fd == WARDEN_CONTROL_FD)
+			_exit(127); /* cannot be: stdin, stdout, stderr, lock and data come before
+				     */
+		(void)fexecve(exe_fd, (char *const *)(uintptr_t)(debug ? debug_argv : argv),
+			(char *const *)(uintptr_t)env);
+	}
+	_exit(127);
+}
+
+static int spawn_warden(const struct config *config, struct prepared *p, struct err *e)
+{
+	cleanup_close int exe = open_helper("atoll-warden", e);
+	int pair[2];
+
+	if (exe < 0)
+		return exe;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, -errno, "make the warden's socket");
+	p->warden_pid = fork();
+	if (p->warden_pid == 0)
+		exec_warden(exe, pair[1], config, p);
+	(void)close(pair[1]);
+	p->warden_fd = pair[0];
+	return p->warden_pid < 0 ? err_sys(e, -errno, "start the warden") : 0;
+}
+
+static int find_templates(const struct config *config, struct prepared *p, struct err *e)
+{
+	char path[4096];
+	int r = 0;
+
+	if (config->template_cache) {
+		(void)snprintf(path, sizeof path, "%s", config->template_cache);
+		r = dir_make(AT_FDCWD, path, 0755, e);
+	} else {
+		(void)snprintf(path, sizeof path, "%s/templates", config->data);
+	}
+	if (r >= 0 && !realpath(path, p->templates))
+		r = err_sys(e, -errno, "open %s", path);
+	return r < 0 ? r : template_make_base(p->templates, e);
+}
+
+int prepare(const struct config *config, struct prepared *ret, struct err *e)
+{
+	struct prepared p = { .lock_fd = -EBADF,
+		.data_fd = -EBADF,
+		.warden_fd = -EBADF,
+		.listen_fd = -EBADF };
+	int r;
+
+	if (geteuid() != 0)
+		return err_set(e, -EPERM,
+			"making sandboxes needs root to start (it is given up at once): run it "
+			"with sudo; atoll "
+			"doctor says more");
+	r = open_data(config, &p, e);
+	if (r < 0)
+		(void)err_wrap(e, r, "data directory %s", config->data);
+	if (r >= 0)
+		r = p.listen_fd = http_listen(config->listen, e);
+	if (r >= 0)
+		r = learn_address(config, &p, e);
+	if (r >= 0)
+		r = find_templates(config, &p, e);
+	if (r >= 0)
+		r = read_key(&p, p.key, e);
+	if (r >= 0)
+		r = write_env(&p, e);
+	if (r >= 0)
+		r = read_seed(&p, e);
+	if (r >= 0)
+		r = spawn_warden(config, &p, e);
+	if (r < 0) {
+		prepared_done(&p);
+		return r;
+	}
+	*ret = p;
+	return 0;
+}
+
+void prepared_done(struct prepared *p)
+{
+	explicit_bzero(p->key, sizeof p->key);
+	close_fdp(&p->listen_fd);
+	close_fdp(&p->warden_fd); /* its end of file is the warden's signal to leave */
+	if (p->warden_pid > 0)
+		(void)waitpid(p->warden_pid, NULL, 0);
+	close_fdp(&p->data_fd);
+	close_fdp(&p->lock_fd);
+}
+
+static int bind_state(const struct prepared *p, struct err *e)
+{
+	cleanup_close int state =
+		openat(p->data_fd, "state", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char from[32];
+
+	if (state < 0)
+		return err_sys(e, -errno, "open the state directory");
+	(void)snprintf(from, sizeof from, "/proc/self/fd/%d", state);
+	/* A slave, not private: what the host unmounts must not stay mounted here. */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+		mount(from, STATE_DIR, NULL, MS_BIND, NULL) < 0)
+		return err_sys(e, -errno, "take the state directory along");
+	return 0;
+}
+
+int drop_root(const struct prepared *p, struct err *e)
+{
+	int r = bind_state(p, e);
+
+	if (r < 0)
+		return r;
+	if (setgroups(0, NULL) < 0 ||
+		setresgid(WARDEN_FIRST_UID, WARDEN_FIRST_UID, WARDEN_FIRST_UID) < 0 ||
+		setresuid(WARDEN_FIRST_UID, WARDEN_FIRST_UID, WARDEN_FIRST_UID) < 0)
+		return err_sys(e, -errno, "give up root");
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return err_sys(e, -errno, "give up new privileges");
+	if (setresuid(0, 0, 0) == 0)
+		return err_set(e, -EPERM, "root could not be given up");
+	return 0;
+}

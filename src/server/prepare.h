@@ -1,0 +1,26 @@
+/* What `serve` does as root, before it gives root up: the data directory, the base template, the
+ * key, the seed, the warden. */
+#pragma once
+
+#include "access/access.h"
+#include "server/config.h"
+
+#include <sys/types.h>
+
+struct prepared {
+	int lock_fd; /* held while the server runs: one server a data directory */
+	int data_fd, warden_fd, listen_fd;
+	pid_t warden_pid;
+	char templates[4096];
+	char key[ACCESS_KEY_SIZE];
+	char domain[256], url[320];
+	uint8_t seed[SHA256_SIZE];
+};
+
+int prepare(const struct config *config, struct prepared *ret, struct err *e);
+void prepared_done(struct prepared *p);
+/* The point of no return: from here on this process is nobody. What it owns, the state directory,
+ * is seen at STATE_DIR from now on, in a mount namespace of its own, since the way to the data
+ * directory may be barred to others (below /root, say). */
+#define STATE_DIR "/mnt"
+int drop_root(const struct prepared *p, struct err *e);

@@ -1,0 +1,273 @@
+#include "server/server.h"
+
+#include "access/access.h"
+#include "api/api.h"
+#include "edge/edge.h"
+#include "http/http.h"
+#include "loop/loop.h"
+#include "runtime/runtime.h"
+#include "sandbox/sandbox.h"
+#include "server/config.h"
+#include "server/prepare.h"
+#include "server/proof.h"
+#include "store/store.h"
+#include "template/template.h"
+
+#include <signal.h>
+
+enum {
+	STOP_MS = 3000
+}; /* how long open exchanges may take to finish */
+
+struct server {
+	struct config config;
+	struct prepared prepared;
+	struct loop *loop;
+	struct store *store;
+	struct access_book *access;
+	struct template_book *templates;
+	struct runtime *runtime;
+	struct sandbox_book *sandboxes;
+	struct api *api;
+	struct edge *edge;
+	struct http_server *http;
+	bool stopping, on_terminal;
+	int exit_code;
+};
+
+static void on_request(void *arg, struct http_exchange *x)
+{
+	struct server *s = arg;
+
+	if (!edge_handle(s->edge, x))
+		api_handle(s->api, x);
+}
+
+/* ---- stopping ---- */
+
+static void sandboxes_stopped(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r < 0)
+		log_error("stop.failed", "err=%s", log_quote(str_of(e->msg)));
+	loop_stop(s->loop);
+}
+
+static void http_stopped(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	(void)r;
+	(void)e;
+	if (s->config.stop_sandboxes)
+		sandbox_kill_all(s->sandboxes, sandboxes_stopped, s);
+	else
+		loop_stop(s->loop);
+}
+
+static void begin_stop(struct server *s, int exit_code)
+{
+	if (s->stopping)
+		return;
+	s->stopping = true;
+	s->exit_code = exit_code;
+	if (s->http)
+		http_server_stop(s->http, loop_now_ms(s->loop) + STOP_MS, http_stopped, s);
+	else
+		loop_stop(s->loop);
+}
+
+static void on_stop_signal(void *arg, int signo)
+{
+	struct server *s = arg;
+
+	log_info("server.stopping", "signal=%d sandboxes=%zu", signo, sandbox_count(s->sandboxes));
+	begin_stop(s, 0);
+}
+
+static void fail_start(struct server *s, const struct err *e)
+{
+	(void)fprintf(stderr, "atoll: %s\n", e->msg);
+	begin_stop(s, 1);
+}
+
+/* ---- starting ---- */
+
+static void proved(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r < 0)
+		(void)fprintf(stderr, "atoll: the first sandbox failed: %s\n", e->msg);
+	(void)s;
+}
+
+static void greet(struct server *s)
+{
+	const struct prepared *p = &s->prepared;
+
+	printf("\nAtoll serves at %s\n\n"
+	       "    E2B_API_KEY=%s\n    E2B_API_URL=%s\n    E2B_SANDBOX_URL=%s\n    "
+	       "E2B_DOMAIN=%s\n\n"
+	       "These stand in %s/env:  set -a; . %s/env; set +a\n",
+		p->url, p->key, p->url, p->url, p->domain, s->config.data, s->config.data);
+	(void)fflush(stdout);
+	proof_run(s->loop, s->sandboxes, access_first_team(s->access), proved, s);
+}
+
+static void reconciled(void *arg, int r, const struct err *e)
+{
+	struct http_limits limits = { 0 };
+	struct server *s = arg;
+	struct err own = { 0 };
+
+	if (s->stopping)
+		return;
+	if (r < 0) {
+		fail_start(s, e);
+		return;
+	}
+	if (sandbox_ready(s->sandboxes, &own) < 0) {
+		fail_start(s, &own);
+		return;
+	}
+	s->http = http_server_new(s->loop, &limits, on_request, s);
+	if (http_server_take_listener(s->http, TAKE_FD(s->prepared.listen_fd), &own) < 0) {
+		fail_start(s, &own);
+		return;
+	}
+	log_info("server.ready", "url=%s sandboxes=%zu", s->prepared.url,
+		sandbox_count(s->sandboxes));
+	if (s->on_terminal)
+		greet(s);
+	explicit_bzero(s->prepared.key, sizeof s->prepared.key);
+}
+
+static int open_books(struct server *s, struct err *e)
+{
+	struct sandbox_book_config books = { 0 };
+	int r = store_open(s->loop, "sqlite:" STATE_DIR "/atoll.db", &s->store, e);
+
+	if (r >= 0)
+		r = access_book_new(s->store, &s->access, e);
+	if (r >= 0)
+		r = access_ensure_key(s->access, s->prepared.key, e);
+	if (r < 0)
+		return err_wrap(e, r, "data directory %s", s->config.data);
+	books = (struct sandbox_book_config){
+		.loop = s->loop,
+		.store = s->store,
+		.runtime = s->runtime,
+		.templates = s->templates,
+		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
+	};
+	memcpy(books.seed, s->prepared.seed, sizeof books.seed);
+	s->sandboxes = sandbox_book_new(&books);
+	return 0;
+}
+
+/* What is reached by a path is opened while still root; no byte from outside is read yet. */
+static int open_paths(struct server *s, struct err *e)
+{
+	struct runtime_local_config local = { .data_dir = s->config.data,
+		.warden_fd = TAKE_FD(s->prepared.warden_fd) };
+	int r = loop_new(&s->loop, e);
+
+	if (r >= 0)
+		r = runtime_local_new(s->loop, &local, &s->runtime, e);
+	if (r >= 0)
+		r = template_book_new(s->prepared.templates, &s->templates, e);
+	return r;
+}
+
+static int wire(struct server *s, struct err *e)
+{
+	struct api_config api = { .domain = s->prepared.domain };
+	int r = open_books(s, e);
+
+	if (r >= 0)
+		r = loop_signal(s->loop, SIGTERM, on_stop_signal, s, e);
+	if (r >= 0)
+		r = loop_signal(s->loop, SIGINT, on_stop_signal, s, e);
+	if (r < 0)
+		return r;
+	api.access = s->access;
+	api.sandboxes = s->sandboxes;
+	api.templates = s->templates;
+	s->api = api_new(&api);
+	s->edge = edge_new(s->sandboxes);
+	return 0;
+}
+
+/* Backwards: who uses goes before what it uses. */
+static void server_done(struct server *s)
+{
+	s->http = http_server_free(s->http);
+	s->edge = edge_free(s->edge);
+	s->api = api_free(s->api);
+	s->sandboxes = sandbox_book_free(s->sandboxes);
+	s->templates = template_book_free(s->templates);
+	s->access = access_book_free(s->access);
+	s->runtime = runtime_free(s->runtime);
+	s->store = store_free(s->store);
+	s->loop = loop_free(s->loop);
+	prepared_done(&s->prepared);
+	config_done(&s->config);
+}
+
+static enum log_level level_of(const char *name)
+{
+	switch (name[0]) {
+	case 'e':
+		return LOG_LEVEL_ERROR;
+	case 'w':
+		return LOG_LEVEL_WARN;
+	case 'd':
+		return LOG_LEVEL_DEBUG;
+	}
+	return LOG_LEVEL_INFO;
+}
+
+static int serve(struct server *s, struct err *e)
+{
+	int r = prepare(&s->config, &s->prepared, e);
+
+	if (r >= 0)
+		r = open_paths(s, e);
+	if (r >= 0)
+		r = drop_root(&s->prepared, e);
+	if (r >= 0)
+		r = wire(s, e);
+	if (r < 0)
+		return r;
+	sandbox_reconcile(s->sandboxes, reconciled, s);
+	return loop_run(s->loop, e);
+}
+
+int server_main(int argc, char **argv)
+{
+	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF } };
+	struct err e = { 0 };
+	int r = config_read(argc, argv, environ, &s.config, &e);
+
+	if (r < 0) {
+		(void)fprintf(stderr, "atoll: %s\n", e.msg);
+		return 2;
+	}
+	if (s.config.help) {
+		(void)fputs(config_help, stdout);
+		config_done(&s.config);
+		return 0;
+	}
+	log_init(level_of(s.config.log_level), STDERR_FILENO);
+	(void)signal(SIGPIPE, SIG_IGN);
+	s.on_terminal = isatty(STDOUT_FILENO);
+	r = serve(&s, &e);
+	if (r < 0) {
+		(void)fprintf(stderr, "atoll: %s\n", e.msg);
+		s.exit_code = 1;
+	}
+	server_done(&s);
+	return s.exit_code;
+}
