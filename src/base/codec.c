@@ -72,49 +72,65 @@ void base64_encode(const void *p, size_t n, char *out)
 	}
 }
 
-static int base64_digit(char c)
+/* By character from ' ' on: the digit's value plus one, so that what is no digit is zero. */
+static const uint8_t base64_value[256 - ' '] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 63, 0, 63, 0, 64,
+	53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
+	11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 0, 0, 0, 0, 64, 0, 27, 28,
+	29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51,
+	52, 0, 0, 0, 0, 0 };
+
+static bool base64_digits(const char *p, size_t n, uint32_t *ret)
 {
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	if (c == '+' || c == '-')
-		return 62;
-	if (c == '/' || c == '_')
-		return 63;
-	return -1;
+	uint32_t v = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)p[i];
+		uint32_t digit = c < ' ' ? 0 : base64_value[c - ' '];
+
+		if (digit == 0)
+			return false;
+		v = v << 6 | (digit - 1);
+	}
+	*ret = v;
+	return true;
+}
+
+/* The last group, of two or three digits: one or two bytes, and spare bits that must be zero. */
+static int base64_decode_rest(struct str s, struct buf *out)
+{
+	unsigned spare = s.n == 2 ? 4 : 2;
+	uint32_t v;
+
+	if (s.n == 0)
+		return 0;
+	if (s.n == 1 || !base64_digits(s.p, s.n, &v) || v & ((1u << spare) - 1))
+		return -EINVAL;
+	v >>= spare;
+	if (s.n == 3)
+		(void)buf_addc(out, (char)(v >> 8));
+	return buf_addc(out, (char)(v & 255));
 }
 
 int base64_decode(struct str s, struct buf *out)
 {
-	uint32_t v = 0;
-	unsigned bits = 0;
-	size_t padding = 0;
+	char *to = buf_reserve(out, s.n / 4 * 3 + 3);
+	uint32_t v;
 
-	if (!buf_reserve(out, s.n / 4 * 3 + 3))
+	if (!to)
 		return -ENOBUFS;
 	if (s.n % 4 == 0) /* padding only ever fills the last group */
-		while (s.n && padding < 2 && s.p[s.n - 1] == '=') {
+		for (int padding = 0; s.n && padding < 2 && s.p[s.n - 1] == '='; padding++)
 			s.n--;
-			padding++;
-		}
-	if (s.n % 4 == 1)
-		return -EINVAL;
-	for (size_t i = 0; i < s.n; i++) {
-		int digit = base64_digit(s.p[i]);
-
-		if (digit < 0)
+	for (; s.n >= 4; s = str_from(s, 4)) {
+		if (!base64_digits(s.p, 4, &v))
 			return -EINVAL;
-		v = v << 6 | (uint32_t)digit;
-		bits += 6;
-		if (bits >= 8) {
-			bits -= 8;
-			(void)buf_addc(out, (char)(v >> bits & 255));
-		}
+		*to++ = (char)(v >> 16);
+		*to++ = (char)(v >> 8);
+		*to++ = (char)v;
+		out->n += 3;
 	}
-	return v & ((1u << bits) - 1) ? -EINVAL : 0; /* spare bits must be zero */
+	*to = '\0';
+	return base64_decode_rest(s, out);
 }
 
 int percent_decode(struct str s, bool plus, struct buf *out)
