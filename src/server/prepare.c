@@ -309,16 +309,13 @@ void prepared_done(struct prepared *p)
 
 static int bind_state(const struct prepared *p, struct err *e)
 {
-	cleanup_close int state =
-		openat(p->data_fd, "state", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	char from[32];
+	cleanup_close int state = open_tree(p->data_fd, "state",
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
 
-	if (state < 0)
-		return err_sys(e, -errno, "open the state directory");
-	(void)snprintf(from, sizeof from, "/proc/self/fd/%d", state);
 	/* A slave, not private: what the host unmounts must not stay mounted here. */
-	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
-		mount(from, STATE_DIR, NULL, MS_BIND, NULL) < 0)
+	if (state < 0 || unshare(CLONE_NEWNS) < 0 ||
+		mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
+		move_mount(state, "", AT_FDCWD, STATE_DIR, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_sys(e, -errno, "take the state directory along");
 	return 0;
 }

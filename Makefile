@@ -1,0 +1,58 @@
+# A short front for meson and ninja. `make run` on a bare Debian 12 is all it takes; everything that a
+# target needs from Debian is installed first, and nothing is said when nothing is missing.
+DATA ?= atoll-data
+LISTEN ?= 127.0.0.1:3000
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+ASAN := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false
+FUZZ := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true
+SOURCES = $(shell find src tests bench -name '*.[ch]')
+
+.DEFAULT_GOAL := build
+.PHONY: build run test bench fuzz format check install clean asan
+
+build:
+	@tools/install-packages build
+	@[ -f build/build.ninja ] || meson setup build
+	@ninja -C build
+
+run: build
+	@tools/install-packages run
+	@build/atoll serve --data $(DATA) --listen $(LISTEN)
+
+# The same programs with the sanitizers in them, for the tests.
+asan:
+	@tools/install-packages build test
+	@[ -f build-asan/build.ninja ] || $(ASAN) build-asan
+	@ninja -C build-asan
+
+test: build asan
+	@tools/install-packages run
+	@tests/run
+
+bench: build
+	@tools/install-packages run test bench
+	@bench/run
+
+fuzz:
+	@tools/install-packages build fuzz
+	@[ -f build-fuzz/build.ninja ] || $(FUZZ) build-fuzz
+	@ninja -C build-fuzz
+	@tests/fuzz $(FUZZ_SECONDS)
+
+format:
+	@tools/install-packages check
+	@clang-format -i $(SOURCES)
+
+check: asan
+	@tools/install-packages check
+	@tools/check-rooms
+	@clang-format --dry-run --Werror $(SOURCES)
+	@tools/lint build-asan
+
+install: build
+	@meson configure build -Dprefix=$(PREFIX)
+	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
+
+clean:
+	@rm -rf build build-asan build-fuzz

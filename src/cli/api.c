@@ -1,0 +1,127 @@
+/* Calls of the control plane. The program does one thing at a time, so a call runs the loop until its
+ * answer is there. */
+#include "cli/cli-internal.h"
+
+enum {
+	REPLY_MAX = 16 << 20,
+};
+
+struct waiting {
+	struct cli *cli;
+	struct api_reply *reply;
+	struct err *e;
+	int r;
+};
+
+int cli_api_open(struct cli *cli, struct err *e)
+{
+	int r;
+
+	if (cli->client)
+		return 0;
+	r = cli_load_config(cli, e);
+	if (r == 0)
+		r = loop_new(&cli->loop, e);
+	return r < 0 ? r : client_new(cli->loop, &cli->client, e);
+}
+
+int cli_api_code_of(int status)
+{
+	switch (status) {
+	case 401:
+	case 403:
+		return -EACCES;
+	case 404:
+	case 502: /* the edge's word for a sandbox that is gone */
+		return -ENOENT;
+	case 409:
+		return -EBUSY;
+	case 429:
+		return -EDQUOT;
+	case 503:
+	case 504:
+		return -EAGAIN;
+	case 507:
+		return -ENOSPC;
+	default:
+		return status < 500 ? -EBADMSG : -EIO;
+	}
+}
+
+void cli_api_message(struct cli *cli, int status, struct str body, struct err *e)
+{
+	struct message {
+		struct str text;
+	} message;
+	static const struct json_field fields[] = {
+		JSON_FIELD(struct message, text, "message", JSON_STR, .flags = JSON_LAX),
+	};
+	static const struct json_shape shape = JSON_SHAPE(struct message, fields,
+		.ignore_unknown = true);
+
+	if (json_decode(cli->arena, body, &shape, &message, NULL) == 0 && message.text.n)
+		(void)err_set(e, cli_api_code_of(status), "%.*s", STR_ARG(message.text));
+	else
+		(void)err_set(e, cli_api_code_of(status), "the server answered with status %d", status);
+}
+
+static void on_response(void *arg, int r, const struct client_call *call, struct str body,
+	const struct err *e)
+{
+	struct waiting *w = arg;
+	char *copy = NULL;
+
+	loop_stop(w->cli->loop);
+	w->r = r;
+	if (r < 0) {
+		(void)err_set(w->e, r, "%s: %s", w->cli->config.api_url, e->msg);
+		return;
+	}
+	copy = arena_dup(w->cli->arena, body);
+	w->reply->status = client_status(call);
+	w->reply->body = str_make(copy, copy ? body.n : 0);
+	body = client_header(call, "x-next-token");
+	w->reply->next = str_make(arena_dup(w->cli->arena, body), body.n);
+	if (!copy || !w->reply->next.p)
+		w->r = err_set(w->e, -ENOMEM, "the answers do not fit into memory");
+}
+
+static const char *const *api_headers(struct cli *cli, bool has_body)
+{
+	const char **lines = arena_alloc(cli->arena, 4 * sizeof *lines);
+	size_t n = 0;
+
+	if (!lines)
+		return NULL;
+	lines[n++] = "User-Agent: atoll/" ATOLL_VERSION;
+	if (cli->config.api_key[0])
+		lines[n++] = arena_printf(cli->arena, "X-API-Key: %s", cli->config.api_key);
+	if (has_body)
+		lines[n++] = "Content-Type: application/json";
+	return lines;
+}
+
+int cli_api_call(struct cli *cli, const struct api_request *request, struct api_reply *ret,
+	struct err *e)
+{
+	struct api_reply reply = { 0 };
+	struct waiting w = { .cli = cli, .reply = &reply, .e = e };
+	struct client_request http = { .method = request->method, .body = request->body };
+	int r = cli_api_open(cli, e);
+
+	if (r < 0)
+		return r;
+	http.url = arena_printf(cli->arena, "%s%s", cli->config.api_url, request->path);
+	http.headers = api_headers(cli, request->body.p != NULL);
+	http.timeout_ms = request->timeout_ms ? request->timeout_ms : CLI_CALL_TIMEOUT_MS;
+	(void)client_fetch(cli->client, &http, REPLY_MAX, on_response, &w);
+	r = loop_run(cli->loop, e);
+	if (r < 0 || w.r < 0)
+		return r < 0 ? r : w.r;
+	if (reply.status >= 300) {
+		cli_api_message(cli, reply.status, reply.body, e);
+		return e->code;
+	}
+	*ret = reply;
+	return 0;
+}

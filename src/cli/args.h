@@ -1,0 +1,80 @@
+/* args - from argv to a command, its options and its words, by one table.
+ * The table is the only place that knows a command: parsing, --help, "did you mean" and what is
+ * generated from it cannot disagree. */
+#pragma once
+
+#include "base/base.h"
+
+struct cli;
+
+struct cli_option {
+	const char *name;
+	char letter;       /* 0: none */
+	const char *value; /* what the value is called; NULL: a switch */
+	const char *help;
+};
+
+struct cli_command {
+	const char *group; /* NULL: stands alone */
+	const char *name;
+	const char *guess; /* another word people try for it, or NULL */
+	const char *words; /* as in the usage line */
+	const char *summary;
+	const char *detail; /* NULL: nothing to add */
+	const char *examples;
+	const char *see_also;
+	const struct cli_option *options;
+	size_t n_options;
+	int min_words, max_words; /* -1: any number */
+	/* After the first word everything from "--", or from the next word, belongs to a command line
+	 * that is passed on as it is. All own failures then exit with 125. */
+	bool takes_command;
+	int (*run)(struct cli *cli); /* exit code, or -errno with cli->e */
+};
+
+struct cli_group {
+	const char *name, *alias, *summary;
+};
+
+extern const struct cli_command cli_commands[];
+extern const size_t cli_n_commands;
+extern const struct cli_group cli_groups[];
+extern const size_t cli_n_groups;
+extern const struct cli_option cli_common_options[];
+extern const size_t cli_n_common_options;
+
+struct arg_option {
+	const struct cli_option *option;
+	const char *value; /* NULL for a switch */
+};
+
+struct args {
+	const struct cli_command *command; /* NULL: only a group, or nothing, was named */
+	const struct cli_group *group;
+	bool wants_help;
+	struct arg_option *options;
+	size_t n_options;
+	char **words;
+	size_t n_words;
+	char **command_line; /* after takes_command's border; NULL-terminated like argv */
+	size_t n_command_line;
+};
+
+void args_done(struct args *args);
+/* -EINVAL: what is wrong in *e, what to do in hint. The options seen so far stay in *ret, so that the
+ * failure itself can honour --json. */
+int args_parse(int argc, char **argv, struct args *ret, char *hint, size_t hint_size,
+	struct err *e);
+bool args_has(const struct args *args, const char *option);
+const char *args_value(const struct args *args, const char *option); /* the last; NULL: not given */
+/* Every value of a repeated option: start with *at = 0; NULL at the end. */
+const char *args_next(const struct args *args, const char *option, size_t *at);
+
+/* Edits between two words, counting a swap of neighbours as one. */
+size_t args_distance(const char *a, const char *b);
+/* The command of this group (NULL: alone) with this name or guess. */
+const struct cli_command *args_find(const char *group, const char *name);
+const struct cli_group *args_find_group(const char *name);
+
+/* "90", "90s", "5m", "2h", "1d" to seconds, at least 1. */
+int args_seconds(const char *option, const char *text, int64_t *ret, struct err *e);

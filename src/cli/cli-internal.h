@@ -1,0 +1,133 @@
+/* What the commands share: one run of the program, and its way to the API. */
+#pragma once
+
+#include "cli/args.h"
+#include "cli/config.h"
+#include "cli/out.h"
+
+#include "client/client.h"
+#include "json/json.h"
+#include "loop/loop.h"
+
+enum cli_exit {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NOT_FOUND = 3,
+	EXIT_AUTH = 4,
+	EXIT_STATE = 5,
+	EXIT_LIMIT = 6,
+	EXIT_UNREACHABLE = 7,
+	EXIT_TIMEOUT = 124,
+	EXIT_OURS = 125, /* exec and run: atoll failed, not the command */
+	EXIT_SIGNAL = 128,
+};
+
+enum {
+	CLI_HINT = 512,
+	CLI_ARENA = 64 << 20,
+	CLI_ID = 64,        /* of a sandbox or key, with its NUL */
+	CLI_ID_WHOLE = 20,  /* a sandbox id of at least this length is not searched for */
+	CLI_CALL_TIMEOUT_MS = 60 * 1000,
+	CLI_TOKEN = 256,
+};
+
+struct cli {
+	struct args args;
+	struct config config;
+	struct out out;
+	struct loop *loop;     /* made by api_open, like config */
+	struct client *client;
+	struct arena *arena;   /* of the whole run */
+	struct err e;
+	char hint[CLI_HINT];   /* "": the error's usual one */
+	const char *term;      /* TERM of the environment, or NULL */
+	loop_signal_fn on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
+	void *signal_arg;
+	int signal_seen; /* the last one nobody heard of; 0: none */
+};
+
+int cli_load_config(struct cli *cli, struct err *e);
+/* From here on SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGWINCH do not end the program but come to
+ * cli->on_signal. */
+int cli_catch_signals(struct cli *cli, struct err *e);
+
+/* ---- failures ---- */
+struct cli_failure {
+	int code; /* -errno */
+	enum cli_exit exit;
+	const char *name; /* as in {"code": ...} */
+	const char *hint; /* NULL: none */
+};
+const struct cli_failure *cli_failure_of(int code);
+/* Tells it as the command's habits want, and gives the exit code. */
+int cli_report(struct cli *cli);
+/* The document {"code","message","hint"}, into an open object of the writer. */
+void cli_failure_members(struct cli *cli, struct jsonw *w);
+
+/* ---- the API ---- */
+struct api_request {
+	const char *method;
+	const char *path;   /* from the base on, encoded */
+	struct str body;    /* JSON; p NULL: none */
+	int64_t timeout_ms; /* 0: CLI_CALL_TIMEOUT_MS */
+};
+struct api_reply {
+	int status;
+	struct str body; /* in the run's arena */
+	struct str next; /* X-Next-Token; n 0: no more pages */
+};
+/* Configuration, loop and client; any number of times. */
+int cli_api_open(struct cli *cli, struct err *e);
+/* Waits for the answer. Statuses from 400 on become errors with the server's own words. */
+int cli_api_call(struct cli *cli, const struct api_request *request, struct api_reply *ret,
+	struct err *e);
+/* -errno for a status from 400 on. */
+int cli_api_code_of(int status);
+/* The message of {"code","message"}, or a word about the status. */
+void cli_api_message(struct cli *cli, int status, struct str body, struct err *e);
+
+/* ---- sandboxes ---- */
+struct sandbox_info { /* one row of a list, or all of a detail */
+	struct str id, template_id, alias, state, started_at, end_at, token, domain;
+	struct json_int cpu_count, memory_mb, disk_mb;
+	struct json_map metadata;
+};
+struct target { /* a sandbox that can be reached */
+	char id[CLI_ID];
+	char token[CLI_TOKEN];
+};
+int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, struct err *e);
+/* By id or unique prefix of it. */
+int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], struct err *e);
+int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e);
+int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e);
+/* timeout_s 0: the server's default. Uses --env and --meta of the command line. */
+int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s, struct target *ret,
+	struct err *e);
+int cli_sandbox_remove(struct cli *cli, const char *id, struct err *e);
+/* Header lines for a request to the sandbox's guest: a NULL-terminated array in the arena. `user` and
+ * each of `more` (NULL-terminated) may be NULL. */
+const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target, const char *user,
+	const char *const *more);
+/* --env and --meta: K=V of each as an object of the writer. */
+int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e);
+
+/* ---- commands ---- */
+int cmd_run(struct cli *cli);
+int cmd_sandbox_create(struct cli *cli);
+int cmd_sandbox_ls(struct cli *cli);
+int cmd_sandbox_info(struct cli *cli);
+int cmd_sandbox_exec(struct cli *cli);
+int cmd_sandbox_cp(struct cli *cli);
+int cmd_sandbox_kill(struct cli *cli);
+int cmd_key_create(struct cli *cli);
+int cmd_key_ls(struct cli *cli);
+int cmd_key_revoke(struct cli *cli);
+int cmd_doctor(struct cli *cli);
+int cmd_version(struct cli *cli);
+int cmd_help(struct cli *cli);
+int cmd_serve(struct cli *cli);
+
+/* help.c: of what the words named; an exit code. */
+int help_print(struct cli *cli, const struct cli_group *group, const struct cli_command *command);

@@ -1,0 +1,182 @@
+/* Directories, as a tar archive between a command in the sandbox and this machine. */
+#include "cli/cp.h"
+#include "cli/exec.h"
+#include "cli/untar.h"
+
+#include <signal.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* ---- in the sandbox ---- */
+
+struct remote {
+	struct untar *untar; /* NULL: stdout is ours */
+	struct buf words;    /* beginning of its stderr */
+};
+
+static int on_output(void *arg, bool is_stderr, struct str bytes, struct err *e)
+{
+	struct remote *remote = arg;
+
+	if (!is_stderr)
+		return remote->untar ? untar_feed(remote->untar, bytes, e) : 0;
+	bytes.n = MIN(bytes.n, remote->words.max - remote->words.n);
+	(void)buf_add_str(&remote->words, bytes);
+	return 0;
+}
+
+static int outcome(struct cli *cli, const struct exec_result *result, const struct remote *remote,
+	struct err *e)
+{
+	struct str line, rest = buf_str(&remote->words);
+
+	if (result->exit_code == 0)
+		return 0;
+	if (result->exit_code == EXIT_SIGNAL + result->signo && cli->signal_seen == 0 &&
+		(result->signo == SIGINT || result->signo == SIGTERM || result->signo == SIGHUP)) {
+		cli->signal_seen = result->signo;
+		return err_set(e, -EINTR, "interrupted");
+	}
+	(void)str_split(&rest, '\n', &line);
+	return err_set(e, -EIO, "in the sandbox: %.*s",
+		STR_ARG(line.n ? line : STR("the command failed")));
+}
+
+static int run_remote(struct cli *cli, const struct target *target, char *const *argv, int stdin_fd,
+	struct untar *untar, bool to_stdout, struct err *e)
+{
+	struct remote remote = { .untar = untar, .words = BUF_INIT(512) };
+	struct exec_request q = { .target = target, .argv = argv, .stdin_fd = stdin_fd,
+		.user = args_value(&cli->args, "user") };
+	struct exec_result result;
+	int r;
+
+	while (argv[q.argc])
+		q.argc++;
+	if (!to_stdout) {
+		q.output = on_output;
+		q.output_arg = &remote;
+	}
+	r = cli_exec_run(cli, &q, &result, e);
+	if (r == 0)
+		r = outcome(cli, &result, &remote, e);
+	buf_done(&remote.words);
+	return r;
+}
+
+/* argv of other interfaces is not const, although nobody writes to it. */
+static char *word(struct cli *cli, const char *text)
+{
+	return arena_dup(cli->arena, str_of(text));
+}
+
+static int remote_tar(struct cli *cli, const struct target *target, const char *mode,
+	const char *path, int stdin_fd, struct untar *untar, struct err *e)
+{
+	bool creates = stdin_fd < 0;
+	char *argv[] = { word(cli, "tar"), word(cli, mode), word(cli, "-"), word(cli, "-C"),
+		word(cli, path), creates ? word(cli, ".") : NULL, NULL };
+
+	for (size_t i = 0; i < 5; i++)
+		if (!argv[i])
+			return err_set(e, -ENOMEM, "out of memory");
+	return run_remote(cli, target, argv, stdin_fd, untar, creates && !untar, e);
+}
+
+int cp_archive_up(struct cli *cli, const struct target *target, const char *path, struct err *e)
+{
+	return remote_tar(cli, target, "-xf", path, STDIN_FILENO, NULL, e);
+}
+
+int cp_archive_down(struct cli *cli, const struct target *target, const char *path, struct err *e)
+{
+	return remote_tar(cli, target, "-cf", path, -EBADF, NULL, e);
+}
+
+int cp_make_executable(struct cli *cli, const struct target *target, const char *path, struct err *e)
+{
+	char *argv[] = { word(cli, "chmod"), word(cli, "+x"), word(cli, "--"), word(cli, path),
+		NULL };
+
+	return run_remote(cli, target, argv, -EBADF, NULL, false, e);
+}
+
+/* ---- here ---- */
+
+/* Our own files are read by the system's tar; children must not inherit our blocked signals. */
+static int spawn_tar(const char *directory, pid_t *ret_pid, struct err *e)
+{
+	char tar[] = "tar", create[] = "-cf", out[] = "-", change[] = "-C", dot[] = ".";
+	cleanup_free char *path = xstrdup(directory);
+	char *const argv[] = { tar, create, out, change, path, dot, NULL };
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t none, defaults;
+	int pipe_fds[2], r;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return err_sys(e, -errno, "pipe");
+	(void)sigemptyset(&none);
+	(void)sigemptyset(&defaults);
+	(void)sigaddset(&defaults, SIGPIPE);
+	(void)posix_spawnattr_init(&attributes);
+	(void)posix_spawnattr_setsigmask(&attributes, &none);
+	(void)posix_spawnattr_setsigdefault(&attributes, &defaults);
+	(void)posix_spawnattr_setflags(&attributes,
+		POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	(void)posix_spawn_file_actions_init(&files);
+	(void)posix_spawn_file_actions_adddup2(&files, pipe_fds[1], STDOUT_FILENO);
+	r = posix_spawnp(ret_pid, tar, &files, &attributes, argv, environ);
+	(void)posix_spawn_file_actions_destroy(&files);
+	(void)posix_spawnattr_destroy(&attributes);
+	(void)close(pipe_fds[1]);
+	if (r != 0) {
+		(void)close(pipe_fds[0]);
+		return err_sys(e, -r, "start tar");
+	}
+	return pipe_fds[0];
+}
+
+int cp_tree_up(struct cli *cli, const struct target *target, const char *local, const char *path,
+	struct cp_sum *sum, struct err *e)
+{
+	pid_t pid;
+	int status = 0, r, fd = spawn_tar(local, &pid, e);
+
+	if (fd < 0)
+		return fd;
+	r = remote_tar(cli, target, "-xf", path, fd, NULL, e);
+	(void)close(fd); /* a tar that still writes ends by SIGPIPE */
+	if (waitpid(pid, &status, 0) < 0 && r == 0)
+		r = err_sys(e, -errno, "wait for tar");
+	if (r == 0 && status != 0)
+		r = err_set(e, -EIO, "tar could not read all of '%s'", local);
+	sum->files++;
+	return r;
+}
+
+int cp_tree_down(struct cli *cli, const struct target *target, const char *path, const char *local,
+	struct cp_sum *sum, struct err *e)
+{
+	cleanup_close int root_fd = -EBADF;
+	struct untar untar;
+	int r = dir_make(AT_FDCWD, local, 0777, e);
+
+	if (r < 0)
+		return r;
+	root_fd = open(local, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root_fd < 0)
+		return err_sys(e, -errno, "open %s", local);
+	untar_init(&untar, root_fd);
+	r = remote_tar(cli, target, "-cf", path, -EBADF, &untar, e);
+	if (r == 0)
+		r = untar_finish(&untar, e);
+	sum->files += untar.files;
+	sum->bytes += untar.bytes;
+	if (r == 0 && untar.skipped > 0)
+		(void)fprintf(stderr, "atoll: %" PRIu64 " devices or pipes were left out\n",
+			untar.skipped);
+	untar_done(&untar);
+	return r;
+}

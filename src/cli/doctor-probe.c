@@ -1,0 +1,146 @@
+/* The warden knows what the kernel allows: it is asked with the rights we have. */
+#include "cli/doctor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+enum {
+	PROBE_MS = 20 * 1000,
+	PROBE_MAX = 64 << 10,
+};
+
+static int status_of(struct str verdict, enum check_status *ret)
+{
+	if (str_is(verdict, "ok"))
+		*ret = CHECK_OK;
+	else if (str_is(verdict, "warn"))
+		*ret = CHECK_WARN;
+	else if (str_is(verdict, "fail"))
+		*ret = CHECK_FAIL;
+	else
+		return -EPROTO;
+	return 0;
+}
+
+int doctor_probe_line(struct doctor *d, struct str line)
+{
+	struct str id, verdict, text, fix = STR_NONE;
+	char id_text[DOCTOR_ID], fix_text[DOCTOR_TEXT], shown[DOCTOR_TEXT];
+	enum check_status status;
+	struct check *c;
+
+	if (!str_split(&line, '\t', &id) || !str_split(&line, '\t', &verdict) ||
+		!str_split(&line, '\t', &text) || id.n == 0 || d->n >= DOCTOR_MAX - 8 ||
+		status_of(verdict, &status) < 0)
+		return -EPROTO;
+	(void)str_split(&line, '\t', &fix);
+	out_clean(id, id_text, sizeof id_text);
+	out_clean(fix, fix_text, sizeof fix_text);
+	out_clean(text, shown, sizeof shown);
+	c = doctor_add(d, id_text, status, fix_text, "%s", shown);
+	/* Without root most of what it tries is refused, whatever the machine can do. */
+	if (geteuid() != 0 && status != CHECK_OK && strcmp(id_text, "root") != 0) {
+		c->status = CHECK_SKIPPED;
+		(void)snprintf(c->fix, sizeof c->fix, "sudo atoll doctor");
+		(void)snprintf(c->text, sizeof c->text, "only root can tell (%.200s)", shown);
+	}
+	return 0;
+}
+
+static int warden_path(char *path, size_t size)
+{
+	ssize_t n = readlink("/proc/self/exe", path, size - 1);
+	char *slash;
+
+	if (n < 0)
+		return -errno;
+	path[n] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash || (size_t)(slash - path) + sizeof "/atoll-warden" > size)
+		return -ENAMETOOLONG;
+	(void)snprintf(slash, size - (size_t)(slash - path), "/atoll-warden");
+	return access(path, X_OK) < 0 ? -errno : 0;
+}
+
+static int spawn_probe(char *path, pid_t *ret_pid)
+{
+	char probe[] = "--probe", *const argv[] = { path, probe, NULL };
+	posix_spawn_file_actions_t files;
+	int pipe_fds[2], r;
+
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return -errno;
+	(void)posix_spawn_file_actions_init(&files);
+	(void)posix_spawn_file_actions_adddup2(&files, pipe_fds[1], STDOUT_FILENO);
+	r = posix_spawn(ret_pid, path, &files, NULL, argv, environ);
+	(void)posix_spawn_file_actions_destroy(&files);
+	(void)close(pipe_fds[1]);
+	if (r == 0)
+		return pipe_fds[0];
+	(void)close(pipe_fds[0]);
+	return -r;
+}
+
+/* To the end of its output, but not for ever. */
+static int read_probe(int fd, struct buf *out)
+{
+	int64_t until_ms = time_now_ms() + PROBE_MS;
+
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		int64_t left_ms = until_ms - time_now_ms();
+		char *at = buf_reserve(out, 4096);
+		ssize_t n;
+
+		if (left_ms <= 0 || poll(&p, 1, (int)left_ms) == 0)
+			return -ETIMEDOUT;
+		if (!at)
+			return -ENOBUFS;
+		n = read(fd, at, 4096);
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		out->n += (size_t)n;
+	}
+}
+
+static int ask_warden(struct buf *out)
+{
+	cleanup_close int fd = -EBADF;
+	char path[4096];
+	pid_t pid;
+	int r = warden_path(path, sizeof path);
+
+	if (r < 0)
+		return r;
+	fd = spawn_probe(path, &pid);
+	if (fd < 0)
+		return fd;
+	r = read_probe(fd, out);
+	if (r < 0)
+		(void)kill(pid, SIGKILL);
+	(void)waitpid(pid, NULL, 0);
+	return r;
+}
+
+void doctor_probe(struct doctor *d)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(PROBE_MAX);
+	struct str rest, line;
+	size_t before = d->n;
+	int r = ask_warden(&out);
+
+	rest = buf_str(&out);
+	while (r == 0 && str_split(&rest, '\n', &line))
+		if (line.n)
+			(void)doctor_probe_line(d, line);
+	d->probe_ran = d->n > before;
+	if (r < 0)
+		doctor_add(d, "warden", CHECK_FAIL,
+			"install atoll, atoll-warden and atoll-guest into one directory",
+			"atoll-warden beside this program: %s", strerrordesc_np(-r));
+	else if (!d->probe_ran)
+		doctor_add(d, "warden", CHECK_FAIL, "install the three programs of one version",
+			"atoll-warden does not say what it found");
+}

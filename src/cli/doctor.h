@@ -1,0 +1,50 @@
+/* doctor - what the files of `atoll doctor` share: doctor-checks.c looks at this machine and at the
+ * server, doctor-probe.c asks the warden, cmd-doctor.c tells. */
+#pragma once
+
+#include "cli/cli-internal.h"
+
+enum check_status {
+	CHECK_OK,
+	CHECK_WARN,    /* works, but worse */
+	CHECK_FAIL,    /* no sandbox can run */
+	CHECK_SKIPPED, /* cannot be known from here */
+};
+
+enum {
+	DOCTOR_MAX = 48,
+	DOCTOR_ID = 24,
+	DOCTOR_TEXT = 256,
+};
+
+struct check {
+	char id[DOCTOR_ID];
+	enum check_status status;
+	char text[DOCTOR_TEXT];
+	char fix[DOCTOR_TEXT];
+};
+
+struct doctor {
+	struct cli *cli;
+	struct check checks[DOCTOR_MAX];
+	size_t n;
+	bool server_works; /* it says that it can make sandboxes */
+	bool probe_ran;
+};
+
+/* What is known about a check whatever its result: for the effect line and --explain. */
+struct check_lore {
+	const char *id;
+	const char *what;   /* what is looked at */
+	const char *effect; /* of its failure */
+};
+const struct check_lore *doctor_lore(const char *id); /* NULL: nothing is known */
+const struct check_lore *doctor_lore_at(size_t i);    /* NULL: past the end */
+
+struct check *doctor_add(struct doctor *d, const char *id, enum check_status status,
+	const char *fix, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void doctor_check_machine(struct doctor *d);
+void doctor_check_server(struct doctor *d);
+void doctor_probe(struct doctor *d);
+/* One line of the warden: id, verdict, text and fix between tabs. -EPROTO: it is none. */
+int doctor_probe_line(struct doctor *d, struct str line);

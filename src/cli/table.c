@@ -1,0 +1,250 @@
+/* The command table. What is not here does not exist for the parser, the help, the completions or the
+ * man pages. */
+#include "cli/cli-internal.h"
+
+const struct cli_option cli_common_options[] = {
+	{ "api-url", 0, "URL", "the server's address, instead of E2B_API_URL" },
+	{ "color", 0, "WHEN", "auto, always or never; NO_COLOR is honoured" },
+	{ "data", 0, "DIR", "take address and key from DIR/env" },
+	{ "help", 'h', NULL, "show this help" },
+	{ "json", 0, NULL, "one JSON document on stdout, errors too" },
+	{ "quiet", 'q', NULL, "ids only, no hints" },
+};
+const size_t cli_n_common_options = ARRAY_SIZE(cli_common_options);
+
+const struct cli_group cli_groups[] = {
+	{ "sandbox", "sbx", "make, use and end sandboxes" },
+	{ "key", NULL, "API keys" },
+};
+const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
+
+static const struct cli_option serve_options[] = {
+	{ "data", 0, "DIR", "everything the server keeps (default: atoll-data)" },
+	{ "listen", 0, "HOST:PORT", "the one port (default: 127.0.0.1:3000)" },
+	{ "stop-sandboxes", 0, NULL, "end all sandboxes when the server stops" },
+	{ "template-cache", 0, "DIR", "share templates between data directories" },
+};
+
+static const struct cli_option run_options[] = {
+	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
+	{ "env", 'e', "K=V", "environment variable; may be repeated" },
+	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
+	{ "keep", 0, NULL, "leave the sandbox running, its id on stderr" },
+	{ "meta", 0, "K=V", "metadata of the sandbox; may be repeated" },
+	{ "no-stdin", 'n', NULL, "do not forward stdin" },
+	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
+	{ "tty", 't', NULL, "run it in a terminal" },
+	{ "user", 'u', "NAME", "user in the sandbox" },
+};
+
+static const struct cli_option exec_options[] = {
+	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
+	{ "env", 'e', "K=V", "environment variable; may be repeated" },
+	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
+	{ "no-stdin", 'n', NULL, "do not forward stdin" },
+	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
+	{ "tty", 't', NULL, "run it in a terminal" },
+	{ "user", 'u', "NAME", "user in the sandbox" },
+};
+
+static const struct cli_option create_options[] = {
+	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
+	{ "meta", 0, "K=V", "metadata; may be repeated" },
+	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
+};
+
+static const struct cli_option ls_options[] = {
+	{ "state", 0, "STATE", "only these: running, paused" },
+};
+
+static const struct cli_option cp_options[] = {
+	{ "user", 'u', "NAME", "owner of what is made in the sandbox" },
+};
+
+static const struct cli_option kill_options[] = {
+	{ "all", 0, NULL, "every sandbox of this key's team" },
+};
+
+static const struct cli_option doctor_options[] = {
+	{ "explain", 0, "ID", "all that is known about one check" },
+};
+
+#define OPTIONS(table) .options = (table), .n_options = ARRAY_SIZE(table)
+
+#define EXIT_NOTE                                                                               \
+	"The exit code is the command's own; 128+N when signal N ended it, 124 when --timeout\n" \
+	"did, 126 or 127 when it cannot be started, and 125 when atoll itself failed."
+
+const struct cli_command cli_commands[] = {
+	{
+		.name = "serve",
+		.words = "[--data DIR] [--listen HOST:PORT]",
+		.summary = "run the server",
+		.detail = "The first start makes the data directory, the base template and one API key, "
+			  "and\nwrites DIR/env with the variables that the E2B SDKs read. Started by "
+			  "root, it gives\nup root before it listens. SIGTERM stops it; sandboxes live "
+			  "on and are found again.",
+		.examples = "atoll serve\natoll serve --data /srv/atoll --listen 0.0.0.0:3000",
+		.see_also = "doctor, run",
+		OPTIONS(serve_options),
+		.run = cmd_serve,
+	},
+	{
+		.name = "run",
+		.words = "TEMPLATE [-- CMD [ARG...]]",
+		.summary = "make a sandbox, run a command in it, end it",
+		.detail = "Without CMD a login shell runs: in a terminal if there is one, else it reads "
+			  "stdin.\nTIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
+		.examples = "atoll run base -- python3 -c 'print(6*7)'\natoll run base\n"
+			    "tar c src | atoll run base -- tar x",
+		.see_also = "sandbox create, sandbox exec",
+		OPTIONS(run_options),
+		.min_words = 1,
+		.max_words = 1,
+		.takes_command = true,
+		.run = cmd_run,
+	},
+	{
+		.group = "sandbox",
+		.name = "create",
+		.words = "[TEMPLATE]",
+		.summary = "make a sandbox and print its id",
+		.detail = "TEMPLATE is 'base' unless given. TIME is seconds, or like 90s, 5m, 2h.",
+		.examples = "id=$(atoll sandbox create)\n"
+			    "atoll sandbox create base --timeout 1h --meta job=42 -e TOKEN=x",
+		.see_also = "sandbox exec, sandbox kill, run",
+		OPTIONS(create_options),
+		.max_words = 1,
+		.run = cmd_sandbox_create,
+	},
+	{
+		.group = "sandbox",
+		.name = "ls",
+		.guess = "list",
+		.words = "",
+		.summary = "list sandboxes",
+		.examples = "atoll sandbox ls\natoll sandbox ls -q | xargs atoll sandbox kill\n"
+			    "atoll sandbox ls --json | jq '.[].sandboxID'",
+		.see_also = "sandbox info",
+		OPTIONS(ls_options),
+		.run = cmd_sandbox_ls,
+	},
+	{
+		.group = "sandbox",
+		.name = "info",
+		.guess = "get",
+		.words = "SANDBOX",
+		.summary = "show one sandbox",
+		.detail = "SANDBOX is an id or a prefix of it that only one sandbox has.",
+		.examples = "atoll sandbox info i3k9",
+		.see_also = "sandbox ls",
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_info,
+	},
+	{
+		.group = "sandbox",
+		.name = "exec",
+		.words = "SANDBOX [--] CMD [ARG...]",
+		.summary = "run a command in a sandbox",
+		.detail = "CMD and its arguments are passed on exactly, without a shell. A stdin that is "
+			  "not a\nterminal is forwarded; -it gives a real terminal. Ctrl+C and "
+			  "SIGTERM reach the\ncommand. TIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
+		.examples = "atoll sandbox exec i3k9 -- ls -l /\natoll sandbox exec -it i3k9 bash\n"
+			    "echo hello | atoll sandbox exec i3k9 -- wc -c",
+		.see_also = "run, sandbox cp",
+		OPTIONS(exec_options),
+		.min_words = 1,
+		.max_words = 1,
+		.takes_command = true,
+		.run = cmd_sandbox_exec,
+	},
+	{
+		.group = "sandbox",
+		.name = "cp",
+		.words = "SRC DST",
+		.summary = "copy files and directories in and out",
+		.detail = "One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's bytes, or "
+			  "a tar\narchive for a directory. A relative PATH starts in the user's home.",
+		.examples = "atoll sandbox cp notes.txt i3k9:notes.txt\n"
+			    "atoll sandbox cp i3k9:/var/log ./log\natoll sandbox cp i3k9:/etc/passwd -",
+		.see_also = "sandbox exec",
+		OPTIONS(cp_options),
+		.min_words = 2,
+		.max_words = 2,
+		.run = cmd_sandbox_cp,
+	},
+	{
+		.group = "sandbox",
+		.name = "kill",
+		.guess = "rm",
+		.words = "SANDBOX...",
+		.summary = "end sandboxes",
+		.detail = "All of them are tried; the exit code is the first failure's.",
+		.examples = "atoll sandbox kill i3k9\natoll sandbox kill --all",
+		.see_also = "sandbox ls",
+		OPTIONS(kill_options),
+		.max_words = -1,
+		.run = cmd_sandbox_kill,
+	},
+	{
+		.group = "key",
+		.name = "create",
+		.words = "[NAME]",
+		.summary = "make an API key and print it, this once",
+		.examples = "atoll key create ci\nexport E2B_API_KEY=$(atoll key create laptop)",
+		.see_also = "key ls, key revoke",
+		.max_words = 1,
+		.run = cmd_key_create,
+	},
+	{
+		.group = "key",
+		.name = "ls",
+		.guess = "list",
+		.words = "",
+		.summary = "list API keys, without their secret part",
+		.examples = "atoll key ls",
+		.see_also = "key create",
+		.run = cmd_key_ls,
+	},
+	{
+		.group = "key",
+		.name = "revoke",
+		.guess = "rm",
+		.words = "KEY",
+		.summary = "make an API key useless",
+		.detail = "KEY is an id, a prefix of one, or a name that only one key has.",
+		.examples = "atoll key revoke ci",
+		.see_also = "key ls",
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_key_revoke,
+	},
+	{
+		.name = "doctor",
+		.words = "",
+		.summary = "say whether sandboxes can run here, and what to do if not",
+		.detail = "Needs no server and no root; says what only root can see. Exit 0 when sandboxes "
+			  "can\nbe run on this machine, else 1.",
+		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk",
+		.see_also = "serve",
+		OPTIONS(doctor_options),
+		.run = cmd_doctor,
+	},
+	{
+		.name = "version",
+		.words = "",
+		.summary = "print the version",
+		.examples = "atoll version",
+		.run = cmd_version,
+	},
+	{
+		.name = "help",
+		.words = "[COMMAND]",
+		.summary = "explain atoll or one of its commands",
+		.examples = "atoll help\natoll help sandbox exec",
+		.max_words = 2,
+		.run = cmd_help,
+	},
+};
+const size_t cli_n_commands = ARRAY_SIZE(cli_commands);

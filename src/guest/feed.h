@@ -1,0 +1,29 @@
+/* feed - an open Connect server stream: frames out, keepalives in silence, a deadline, and the news
+ * that the client reads again or has gone. What flows through it is the owner's. */
+#pragma once
+
+#include "base/base.h"
+#include "http/http.h"
+#include "loop/loop.h"
+
+struct feed;
+
+struct feed_options {
+	int64_t deadline_ms;  /* 0: none. Then it ends with deadline_exceeded. */
+	int64_t keepalive_ms; /* an empty event after so much silence */
+};
+
+struct feed_ops {
+	const char *keepalive;	    /* the empty event, as JSON */
+	void (*drained)(void *arg); /* after feed_send said stop: go on */
+	void (*closed)(void *arg);  /* client gone or deadline: the feed is no more */
+};
+
+/* Begins the reply. Takes the exchange. */
+struct feed *feed_open(struct http_exchange *take_x, const struct feed_options *o,
+	const struct feed_ops *ops, void *arg);
+/* True while more is welcome. */
+bool feed_send(struct feed *f, struct str frames);
+/* The last frames, the end-of-stream frame among them. Frees the feed; `closed` is not called. */
+void feed_finish(struct feed *f, struct str frames);
+void feed_cut(struct feed *f); /* the same in mid-stream: nothing can be told */

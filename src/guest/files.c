@@ -1,0 +1,217 @@
+/* GET /files, and what both directions check first. */
+#include "guest/files.h"
+
+#include "guest/auth.h"
+#include "guest/mime.h"
+#include "guest/path.h"
+#include "guest/range.h"
+
+#include <sys/stat.h>
+
+enum {
+	READ_PIECE = 64 << 10
+};
+
+bool files_admit(struct guest *g, struct http_exchange *x, const char *operation,
+	struct user *ret_user, struct str *ret_path)
+{
+	struct str username = http_query_value(x, "username");
+	struct err e = { 0 };
+	struct auth_claim claim = {
+		.given_token = http_header(x, "X-Access-Token"),
+		.signature = http_query_value(x, "signature"),
+		.expiration = http_query_value(x, "signature_expiration"),
+		.path = http_query_value(x, "path"),
+		.user = username,
+		.operation = operation,
+	};
+	int r = auth_file_check(g->settings.token, &claim, time_wall_us() / 1000000, &e);
+
+	if (r < 0) {
+		reply_fail(x, r == -EINVAL ? 400 : 401, "%s", e.msg);
+		return false;
+	}
+	if (guest_find_user(g, username, ret_user, &e) < 0) {
+		struct str name = username.p ? username : str_of(g->settings.default_user);
+
+		reply_fail(x, 401, "error looking up user '%.*s': user: unknown user %.*s",
+			STR_ARG(name), STR_ARG(name));
+		return false;
+	}
+	*ret_path = claim.path;
+	return true;
+}
+
+/* ---- files without a size, such as those of /proc: read until they end ---- */
+
+struct reading {
+	struct http_exchange *x;
+	int fd;
+	char piece[READ_PIECE];
+};
+
+static void reading_free(struct reading *r)
+{
+	(void)close(r->fd);
+	free(r);
+}
+
+static void reading_gone(void *arg)
+{
+	struct reading *r = arg;
+
+	http_abort(r->x);
+	reading_free(r);
+}
+
+static void reading_pump(void *arg)
+{
+	struct reading *r = arg;
+	bool more = true;
+
+	while (more) {
+		ssize_t n = read(r->fd, r->piece, sizeof r->piece);
+
+		if (n <= 0) { /* an error in the middle cuts: the client must not take it for the end */
+			if (n < 0 && errno != EAGAIN)
+				http_abort(r->x);
+			else
+				http_end(r->x);
+			reading_free(r);
+			return;
+		}
+		more = http_write(r->x, str_make(r->piece, (size_t)n));
+	}
+}
+
+static void send_by_reading(struct http_exchange *x, int take_fd, const char *type)
+{
+	struct reading *r = XNEW(struct reading);
+	ssize_t n;
+
+	r->x = x;
+	r->fd = take_fd;
+	n = read(take_fd, r->piece, sizeof r->piece);
+	if (n < 0) {
+		reply_fail(x, 500, "error reading file: %s", strerror(errno));
+		reading_free(r);
+	} else if (n < READ_PIECE / 2) { /* most of /proc: whole in one read */
+		http_reply(x, 200, type, str_make(r->piece, (size_t)n));
+		reading_free(r);
+	} else {
+		http_begin(x, 200, type, -1);
+		http_on_gone(x, reading_gone, r);
+		http_on_drain(x, reading_pump, r);
+		if (http_write(x, str_make(r->piece, (size_t)n)))
+			reading_pump(r);
+	}
+}
+
+/* ---- regular files ---- */
+
+static void add_disposition(struct http_exchange *x, const char *path)
+{
+	CLEANUP(buf_done) struct buf value = BUF_INIT(8192);
+
+	mime_disposition(path_base(path), &value);
+	if (!value.failed)
+		http_add_header(x, "Content-Disposition", buf_str(&value));
+}
+
+static void send_file(struct http_exchange *x, int take_fd, const struct stat *st, const char *type)
+{
+	char text[64];
+	struct range range = { .length = st->st_size };
+	enum range_result found;
+
+	range_http_date(st->st_mtim.tv_sec, text);
+	http_add_header(x, "Last-Modified", str_of(text));
+	http_add_header(x, "Accept-Ranges", STR("bytes"));
+	if (range_not_modified(http_header(x, "If-Modified-Since"), st->st_mtim.tv_sec)) {
+		(void)close(take_fd);
+		http_reply(x, 304, NULL, STR_NONE);
+		return;
+	}
+	found = range_choose(http_header(x, "Range"), http_header(x, "If-Range"), text, st->st_size,
+		&range);
+	if (found == RANGE_IMPOSSIBLE) {
+		(void)close(take_fd);
+		(void)snprintf(text, sizeof text, "bytes */%" PRId64, (int64_t)st->st_size);
+		http_add_header(x, "Content-Range", str_of(text));
+		reply_fail(x, 416, "range not satisfiable");
+		return;
+	}
+	if (found == RANGE_PART) {
+		(void)snprintf(text, sizeof text, "bytes %" PRId64 "-%" PRId64 "/%" PRId64,
+			range.offset, range.offset + range.length - 1, (int64_t)st->st_size);
+		http_add_header(x, "Content-Range", str_of(text));
+	}
+	http_begin(x, found == RANGE_PART ? 206 : 200, type, range.length);
+	http_take_file(x, take_fd, range.offset, range.length);
+}
+
+static void fail_open(struct http_exchange *x, const char *path, int r)
+{
+	if (r == -ENOENT || r == -ENOTDIR)
+		reply_fail(x, 404, "path '%s' does not exist", path);
+	else if (r == -EISDIR)
+		reply_fail(x, 400, "path '%s' is a directory", path);
+	else if (r == -EINVAL)
+		reply_fail(x, 400, "path '%s' is not a regular file", path);
+	else
+		reply_fail(x, 500, "error opening file '%s': %s", path, strerror(-r));
+}
+
+/* An open regular file, or -errno. */
+static int open_regular(const char *path, struct stat *st)
+{
+	cleanup_close int fd = -EBADF;
+
+	/* Looked at before it is opened: opening a device or a pipe may do things. */
+	if (stat(path, st) < 0)
+		return -errno;
+	if (S_ISDIR(st->st_mode))
+		return -EISDIR;
+	if (!S_ISREG(st->st_mode))
+		return -EINVAL;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || fstat(fd, st) < 0)
+		return -errno;
+	return TAKE_FD(fd);
+}
+
+void files_get(struct guest *g, struct http_exchange *x)
+{
+	struct err e = { 0 };
+	char path[PATH_MAX];
+	const char *type;
+	struct str wanted;
+	struct user user;
+	struct stat st;
+	int fd;
+
+	if (!files_admit(g, x, "read", &user, &wanted))
+		return;
+	if (guest_resolve(g, &user, wanted, path, &e) < 0) {
+		reply_fail(x, 400, "error expanding and resolving path '%.*s': %s", STR_ARG(wanted),
+			e.msg);
+		return;
+	}
+	fd = open_regular(path, &st);
+	if (fd < 0) {
+		fail_open(x, path, fd);
+		return;
+	}
+	if (!range_identity_allowed(http_header(x, "Accept-Encoding"))) {
+		(void)close(fd);
+		reply_fail(x, 406, "error parsing Accept-Encoding: no acceptable encoding found");
+		return;
+	}
+	type = mime_of(path_base(path));
+	http_add_header(x, "Vary", STR("Accept-Encoding"));
+	add_disposition(x, path);
+	if (st.st_size > 0)
+		send_file(x, fd, &st, type);
+	else
+		send_by_reading(x, fd, type);
+}

@@ -1,0 +1,204 @@
+/* atoll-guest: boots into its sandbox and serves, or, with --listen, serves where it stands. */
+#include "guest/boot.h"
+#include "guest/guest.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+enum {
+	SETTINGS_MAX_BYTES = 4 << 20,
+	/* Who talks to us is our own edge, which has its own deadlines for clients; a paused sandbox
+	 * must not find all its streams expired when it wakes. */
+	STALL_MS = 3600 * 1000,
+};
+
+struct program {
+	struct guest guest;
+	struct http_server *server;
+	struct loop *loop;
+};
+
+static void on_child(void *arg, int signo)
+{
+	struct program *p = arg;
+
+	(void)signo;
+	process_table_reap(&p->guest.processes);
+}
+
+static void on_stop(void *arg, int signo)
+{
+	struct program *p = arg;
+
+	(void)signo;
+	loop_stop(p->loop);
+}
+
+/* Nothing inherited is ignored, so that nothing we start has it ignored; a client that goes away is an
+ * error of write, not our end. */
+static void reset_signals(void)
+{
+	sigset_t none;
+
+	for (int signo = 1; signo < NSIG; signo++)
+		(void)signal(signo, SIG_DFL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int read_settings(struct guest *g, int fd, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(SETTINGS_MAX_BYTES);
+	int r = fd_read_all(fd, &text);
+
+	if (r < 0)
+		return err_sys(e, r, "read the settings");
+	r = settings_apply(&g->settings, buf_str(&text), SETTINGS_BOOT, e);
+	return r < 0 ? err_wrap(e, r, "settings") : 0;
+}
+
+/* What programs inside look at to know where they are. */
+static void write_marks(const struct settings *s)
+{
+	const struct {
+		const char *name, *value;
+	} marks[] = {
+		{ "/run/e2b/.E2B_SANDBOX", "true" },
+		{ "/run/e2b/.E2B_SANDBOX_ID", s->sandbox_id },
+		{ "/run/e2b/.E2B_TEMPLATE_ID", s->template_id },
+	};
+
+	(void)mkdir("/run/e2b", 0755);
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
+		if (marks[i].value)
+			(void)file_replace(AT_FDCWD, marks[i].name, str_of(marks[i].value), 0444,
+				NULL);
+}
+
+static int set_up(struct program *p, int take_listen_fd, struct err *e)
+{
+	const struct http_limits limits = { .stall_timeout_ms = STALL_MS };
+	int r;
+
+	p->server = http_server_new(p->loop, &limits, guest_handle, &p->guest);
+	r = http_server_take_listener(p->server, take_listen_fd, e);
+	if (r == 0)
+		r = loop_signal(p->loop, SIGCHLD, on_child, p, e);
+	return r;
+}
+
+static void tear_down(struct program *p)
+{
+	guest_done(&p->guest);
+	p->server = http_server_free(p->server);
+	p->loop = loop_free(p->loop);
+}
+
+static int run_booted(struct program *p)
+{
+	struct boot boot = BOOT_INIT;
+	struct err e = { 0 };
+	int r = boot_wait(&boot, &e);
+
+	if (r < 0)
+		return r == -ECANCELED ? 0 : 1;
+	reset_signals();
+	r = loop_new(&p->loop, &e);
+	if (r == 0)
+		r = guest_init(&p->guest, p->loop, &e);
+	if (r == 0)
+		r = read_settings(&p->guest, boot.settings_fd, &e);
+	if (r == 0)
+		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
+	boot_ready(&boot, r, e.msg);
+	boot_done(&boot);
+	if (r < 0)
+		return 1;
+	/* Whoever was told that we are ready cannot be served before these. */
+	write_marks(&p->guest.settings);
+	guest_run_start_command(&p->guest);
+	return loop_run(p->loop, &e) < 0;
+}
+
+/* ---- development ---- */
+
+static int choose_own_user(struct guest *g)
+{
+	struct user user;
+
+	if (users_find_id(&g->users, geteuid(), &user, NULL) < 0)
+		return 0;
+	free(g->settings.default_user);
+	g->settings.default_user = xstrdup(user.name);
+	return 0;
+}
+
+static int develop(struct program *p, const char *address, const char *settings, struct err *e)
+{
+	cleanup_close int fd = -EBADF;
+	int listen_fd, r;
+
+	reset_signals();
+	(void)umask(022);
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1); /* orphans come to us, as they do to PID 1 */
+	r = loop_new(&p->loop, e);
+	if (r == 0)
+		r = guest_init(&p->guest, p->loop, e);
+	if (r == 0)
+		r = choose_own_user(&p->guest);
+	if (r == 0 && settings) {
+		fd = open(settings, O_RDONLY | O_CLOEXEC);
+		r = fd < 0 ? err_sys(e, -errno, "open %s", settings) :
+			     read_settings(&p->guest, fd, e);
+	}
+	if (r < 0)
+		return r;
+	listen_fd = http_listen(address, e);
+	r = listen_fd < 0 ? listen_fd : set_up(p, listen_fd, e);
+	if (r == 0)
+		r = loop_signal(p->loop, SIGTERM, on_stop, p, e);
+	if (r == 0)
+		r = loop_signal(p->loop, SIGINT, on_stop, p, e);
+	if (r < 0)
+		return r;
+	guest_run_start_command(&p->guest);
+	return loop_run(p->loop, e);
+}
+
+static int usage(void)
+{
+	(void)fprintf(stderr, "usage: atoll-guest --listen ADDRESS [--settings FILE]\n"
+			      "Without a warden that boots it, it serves the current machine to whoever\n"
+			      "reaches ADDRESS: for development only.\n");
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	const char *address = NULL, *settings = NULL;
+	struct program p = { 0 };
+	struct err e = { 0 };
+
+	if (boot_is_wanted())
+		return run_booted(&p);
+	for (int i = 1; i < argc; i++) {
+		bool has_value = i + 1 < argc;
+
+		if (strcmp(argv[i], "--listen") == 0 && has_value)
+			address = argv[++i];
+		else if (strcmp(argv[i], "--settings") == 0 && has_value)
+			settings = argv[++i];
+		else
+			return usage();
+	}
+	if (!address)
+		return usage();
+	if (develop(&p, address, settings, &e) < 0) {
+		(void)fprintf(stderr, "atoll-guest: %s\n", e.msg);
+		return 1;
+	}
+	tear_down(&p);
+	return 0;
+}

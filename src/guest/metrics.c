@@ -1,0 +1,159 @@
+#include "guest/metrics.h"
+
+#include "json/json.h"
+
+#include <dirent.h>
+#include <sys/statvfs.h>
+
+enum {
+	PROC_FILE_BYTES = 4096
+};
+
+struct usage {
+	int64_t cpu_us;
+	int64_t memory_bytes;
+};
+
+static bool read_text(int dir_fd, const char *name, struct buf *out)
+{
+	buf_clear(out);
+	return file_read(dir_fd, name, out, NULL) == 0;
+}
+
+static int64_t nth_number(struct str text, int n)
+{
+	int64_t value = 0;
+	struct str field = STR_NONE;
+
+	while (n-- > 0)
+		if (!str_split(&text, ' ', &field))
+			return 0;
+	if (field.n && field.p[field.n - 1] == '\n')
+		field.n--;
+	return str_to_int(field, 0, INT64_MAX, &value) < 0 ? 0 : value;
+}
+
+/* utime, stime, cutime, cstime: fields 14 to 17 of stat, counted behind the name, which may contain
+ * anything, spaces and parentheses included. */
+static int64_t cpu_of(struct str stat)
+{
+	const char *close = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
+	int64_t ticks = 0;
+	struct str rest;
+
+	if (!close)
+		return 0;
+	rest = str_from(stat, (size_t)(close - stat.p) + 2);
+	for (int field = 14; field <= 17; field++)
+		ticks += nth_number(rest, field - 2);
+	return ticks * (1000000 / sysconf(_SC_CLK_TCK));
+}
+
+static void add_process(int proc_fd, const char *pid, struct buf *text, struct usage *u)
+{
+	char name[64];
+
+	(void)snprintf(name, sizeof name, "%.16s/stat", pid);
+	if (read_text(proc_fd, name, text))
+		u->cpu_us += cpu_of(buf_str(text));
+	(void)snprintf(name, sizeof name, "%.16s/statm", pid);
+	if (read_text(proc_fd, name, text)) {
+		int64_t resident = nth_number(buf_str(text), 2), shared = nth_number(buf_str(text), 3);
+
+		u->memory_bytes += MAX(resident - shared, 0) * sysconf(_SC_PAGESIZE);
+	}
+}
+
+static struct usage measure(void)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(PROC_FILE_BYTES);
+	struct usage u = { 0 };
+	DIR *proc = opendir("/proc");
+	struct dirent *d;
+
+	if (!proc)
+		return u;
+	while ((d = readdir(proc)))
+		if (d->d_name[0] >= '1' && d->d_name[0] <= '9')
+			add_process(dirfd(proc), d->d_name, &text, &u);
+	(void)closedir(proc);
+	return u;
+}
+
+/* The sandbox's own cgroup, if it is shown inside: version 2, then 1. */
+static bool cgroup_number(const char *v2, const char *v1, int64_t *ret)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(PROC_FILE_BYTES);
+
+	if (!read_text(AT_FDCWD, v2, &text) && !read_text(AT_FDCWD, v1, &text))
+		return false;
+	*ret = nth_number(buf_str(&text), 1);
+	return *ret > 0;
+}
+
+static int64_t cgroup_cache(void)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4 * PROC_FILE_BYTES);
+	struct str rest, line;
+
+	if (!read_text(AT_FDCWD, "/sys/fs/cgroup/memory.stat", &text) &&
+		!read_text(AT_FDCWD, "/sys/fs/cgroup/memory/memory.stat", &text))
+		return 0;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_has_prefix(line, STR("file ")) || str_has_prefix(line, STR("cache ")))
+			return nth_number(line, 2);
+	return 0;
+}
+
+void metrics_init(struct metrics *m)
+{
+	*m = (struct metrics){ .at_us = time_now_us() }; /* nothing was used before us */
+}
+
+/* Percent of all the sandbox's cores since the last question. */
+static double cpu_percent(struct metrics *m, int64_t cpu_us, int64_t cpu_count)
+{
+	int64_t now = time_now_us();
+	double span = (double)(now - m->at_us) * (double)cpu_count;
+	/* Children that nobody waited for take their time with them: never below zero. */
+	double used = (double)MAX(cpu_us - m->cpu_us, 0);
+
+	m->at_us = now;
+	m->cpu_us = cpu_us;
+	return span <= 0 ? 0 : MIN(used / span * 100, 100);
+}
+
+static int64_t memory_total(const struct settings *s)
+{
+	if (s->memory_mb)
+		return s->memory_mb << 20;
+	return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+void metrics_write(struct metrics *m, const struct settings *s, struct buf *out)
+{
+	int64_t cpus = s->cpu_count ? s->cpu_count : sysconf(_SC_NPROCESSORS_ONLN);
+	int64_t total = memory_total(s), cache = cgroup_cache();
+	struct usage u = measure();
+	struct statvfs disk = { 0 };
+	struct jsonw w;
+
+	if (cgroup_number("/sys/fs/cgroup/memory.current",
+		    "/sys/fs/cgroup/memory/memory.usage_in_bytes", &u.memory_bytes))
+		u.memory_bytes = MAX(u.memory_bytes - cache, 0);
+	(void)statvfs("/", &disk);
+	jsonw_init(&w, out);
+	jsonw_object(&w, NULL);
+	jsonw_int(&w, "ts", time_wall_us() / 1000000);
+	jsonw_int(&w, "cpu_count", cpus);
+	jsonw_num(&w, "cpu_used_pct", cpu_percent(m, u.cpu_us, cpus));
+	jsonw_int(&w, "mem_total", total);
+	jsonw_int(&w, "mem_used", u.memory_bytes);
+	jsonw_int(&w, "mem_cache", cache);
+	jsonw_int(&w, "mem_total_mib", total >> 20);
+	jsonw_int(&w, "mem_used_mib", u.memory_bytes >> 20);
+	jsonw_int(&w, "disk_used", (int64_t)((disk.f_blocks - disk.f_bavail) * disk.f_frsize));
+	jsonw_int(&w, "disk_total", (int64_t)(disk.f_blocks * disk.f_frsize));
+	jsonw_end_object(&w);
+}

@@ -1,0 +1,121 @@
+/* process - what was started here: spawn, output, input, ending, memory of what ended.
+ * Owns:   the table of live processes, their pipes and terminals, reaping (orphans included).
+ * Uses:   base, loop; spawn, input, pty, ending, stream.
+ * Never:  knows how a request looked.
+ *
+ * A process ends for its clients when it was reaped and its output pipes are at their end, so a
+ * grandchild that holds stdout keeps it open. Once somebody asked to kill it, being reaped is enough.
+ * Exits are seen by SIGCHLD and one waitpid loop: as PID 1 we must reap strangers anyway, and as
+ * only this thread reaps, a pid in the table can never name another process. */
+#pragma once
+
+#include "base/base.h"
+#include "guest/ending.h"
+#include "guest/input.h"
+#include "guest/pty.h"
+#include "guest/spawn.h"
+#include "loop/loop.h"
+
+enum output_kind {
+	OUTPUT_STDOUT,
+	OUTPUT_STDERR,
+	OUTPUT_PTY,
+};
+
+enum {
+	PROCESS_CHUNK = 32 << 10, /* largest data event of a pipe */
+	PROCESS_PTY_CHUNK = 16 << 10,
+	PROCESS_REMEMBER_MS = 30000, /* Connect still learns how it ended */
+	PROCESS_MAX_REMEMBERED = 4096,
+};
+
+struct process;
+
+struct output {
+	struct process *process;
+	struct loop_io io; /* not watched while a stream is above its mark */
+	int fd;		   /* -EBADF: at its end */
+	enum output_kind kind;
+};
+
+struct process {
+	struct list node; /* in the table */
+	struct process_table *table;
+	pid_t pid;
+	char *tag;    /* or NULL */
+	char *config; /* JSON: cmd, args, envs, cwd */
+	bool hidden;  /* the template's start command: not the clients' */
+	bool is_pty;
+
+	struct output out[2];
+	struct input in;
+	struct list streams; /* of struct stream */
+	int n_blocked;	     /* streams above their mark: nothing is read meanwhile */
+
+	bool is_reaped, is_killed;
+	int wait_status;
+	struct loop_timer deadline;
+	struct list waiters; /* of struct process_waiter: called when it is reaped */
+};
+
+struct process_ended {
+	struct list node;
+	pid_t pid;
+	char *tag;
+	int wait_status;
+	int64_t forget_ms;
+};
+
+struct process_table {
+	struct loop *loop;
+	struct spawner spawner;
+	struct list live;   /* oldest first */
+	struct map by_pid;  /* of live ones; the key is the pid's bytes */
+	struct list ended;  /* oldest first */
+	size_t n_ended;
+	struct loop_timer forget;
+	int null_fd;
+	char *chunk;	  /* what was just read */
+	struct buf frame; /* what is just being sent */
+};
+
+int process_table_init(struct process_table *t, struct loop *loop, struct err *e);
+void process_table_done(struct process_table *t); /* leaves the processes alone */
+/* On SIGCHLD. */
+void process_table_reap(struct process_table *t);
+
+struct process_spec {
+	const struct user *user;
+	const char *cwd;
+	char *const *argv;
+	char *const *envp;
+	struct str tag; /* p NULL: none */
+	struct str config;
+	bool has_stdin; /* false: /dev/null */
+	bool has_pty;
+	struct pty_size size;
+	bool hidden;
+	int64_t timeout_ms; /* 0: none. Then it is killed. */
+};
+int process_start(struct process_table *t, const struct process_spec *spec, struct process **ret,
+	struct err *e);
+
+struct process *process_find(struct process_table *t, pid_t pid);
+struct process *process_find_tag(struct process_table *t, struct str tag); /* the newest */
+struct process_ended *process_find_ended(struct process_table *t, pid_t pid);
+struct process_ended *process_find_ended_tag(struct process_table *t, struct str tag);
+
+/* SIGKILL and SIGTERM also stop waiting for the pipes. */
+int process_signal(struct process *p, int signo, struct err *e);
+int process_resize(struct process *p, struct pty_size size, struct err *e);
+
+/* Calls fn once, when the process was reaped; the waiter must stay until then or be removed. */
+struct process_waiter {
+	struct list node;
+	loop_fn fn;
+	void *arg;
+};
+void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, void *arg);
+
+/* For stream.c: reading goes on once no stream is above its mark. */
+void process_resume_output(struct process *p);

@@ -1,0 +1,402 @@
+/* process.Process: everything but input. */
+#include "guest/rpc.h"
+
+#include "guest/env.h"
+#include "guest/rpc-process.h"
+#include "guest/stream.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+enum {
+	START_MAX_ENVS = 4096, /* merging is quadratic; the kernel's own limit is not far above */
+	CONFIG_MAX_BYTES = 32 << 20,
+	LIST_MAX_BYTES = 64 << 20,
+	KILL_PATIENCE_MS = 200,
+};
+
+/* ---- choosing a process ---- */
+
+static const struct json_field selector_fields[] = {
+	JSON_FIELD(struct rpc_selector, pid, "pid", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = UINT32_MAX),
+	JSON_FIELD(struct rpc_selector, tag, "tag", JSON_STR, .flags = JSON_LAX),
+};
+const struct json_shape rpc_selector_shape =
+	JSON_SHAPE(struct rpc_selector, selector_fields, .ignore_unknown = true);
+
+struct process *rpc_select(struct process_table *t, const struct rpc_selector *s)
+{
+	if (s->pid.is_set)
+		return s->pid.value <= INT32_MAX ? process_find(t, (pid_t)s->pid.value) : NULL;
+	return s->tag.p ? process_find_tag(t, s->tag) : NULL;
+}
+
+enum connect_code rpc_select_error(const struct rpc_selector *s, struct err *e)
+{
+	if (s->pid.is_set)
+		err_set(e, -ENOENT, "process with pid %" PRId64 " not found", s->pid.value);
+	else if (s->tag.p)
+		err_set(e, -ENOENT, "process with tag %.*s not found", STR_ARG(s->tag));
+	else
+		err_set(e, -ENOSYS, "invalid input type: a process is selected by pid or tag");
+	return s->pid.is_set || s->tag.p ? CONNECT_NOT_FOUND : CONNECT_UNIMPLEMENTED;
+}
+
+struct process *rpc_select_or_fail(struct rpc *rpc, const struct rpc_selector *s)
+{
+	struct process *p = rpc_select(&rpc->guest->processes, s);
+	struct err e = { 0 };
+
+	if (!p) {
+		enum connect_code code = rpc_select_error(s, &e);
+
+		rpc_fail(rpc, code, "%s", e.msg);
+	}
+	return p;
+}
+
+/* ---- Start ---- */
+
+struct size_in {
+	struct json_int cols, rows;
+};
+static const struct json_field size_fields[] = {
+	JSON_FIELD(struct size_in, cols, "cols", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = UINT16_MAX),
+	JSON_FIELD(struct size_in, rows, "rows", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = UINT16_MAX),
+};
+static const struct json_shape size_shape =
+	JSON_SHAPE(struct size_in, size_fields, .ignore_unknown = true);
+
+struct pty_in {
+	struct size_in size;
+};
+static const struct json_field pty_fields[] = {
+	JSON_FIELD(struct pty_in, size, "size", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &size_shape),
+};
+static const struct json_shape pty_shape =
+	JSON_SHAPE(struct pty_in, pty_fields, .ignore_unknown = true);
+
+struct config_in {
+	struct str cmd, cwd;
+	struct json_strs args;
+	struct json_map envs;
+};
+static const struct json_field config_fields[] = {
+	JSON_FIELD(struct config_in, cmd, "cmd", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct config_in, args, "args", JSON_STRS, .flags = JSON_LAX),
+	JSON_FIELD(struct config_in, envs, "envs", JSON_MAP, .flags = JSON_LAX,
+		.max = START_MAX_ENVS),
+	JSON_FIELD(struct config_in, cwd, "cwd", JSON_STR, .flags = JSON_LAX),
+};
+static const struct json_shape config_shape =
+	JSON_SHAPE(struct config_in, config_fields, .ignore_unknown = true);
+
+struct start_in {
+	struct config_in process;
+	struct pty_in pty;
+	bool has_pty;
+	struct str tag;
+	struct json_bool has_stdin;
+};
+static const struct json_field start_fields[] = {
+	JSON_FIELD(struct start_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &config_shape),
+	JSON_FIELD(struct start_in, pty, "pty", JSON_OBJECT, .flags = JSON_LAX, .shape = &pty_shape,
+		.present = offsetof(struct start_in, has_pty) + 1),
+	JSON_FIELD(struct start_in, tag, "tag", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct start_in, has_stdin, "stdin", JSON_BOOL, .flags = JSON_LAX),
+};
+static const struct json_shape start_shape =
+	JSON_SHAPE(struct start_in, start_fields, .ignore_unknown = true);
+
+static struct pty_size size_of(const struct pty_in *in)
+{
+	return (struct pty_size){ (uint16_t)in->size.cols.value, (uint16_t)in->size.rows.value };
+}
+
+static void write_config(struct buf *out, const struct config_in *in)
+{
+	struct jsonw w;
+
+	jsonw_init(&w, out);
+	jsonw_object(&w, NULL);
+	jsonw_str(&w, "cmd", in->cmd);
+	jsonw_array(&w, "args");
+	for (size_t i = 0; i < in->args.n; i++)
+		jsonw_str(&w, NULL, in->args.v[i]);
+	jsonw_end_array(&w);
+	jsonw_map(&w, "envs", &in->envs);
+	if (in->cwd.p)
+		jsonw_str(&w, "cwd", in->cwd);
+	jsonw_end_object(&w);
+}
+
+/* cmd and args as execve wants them; NULL when the arena is full. */
+static char **make_argv(struct arena *a, const struct config_in *in)
+{
+	char **argv = arena_alloc(a, (in->args.n + 2) * sizeof *argv);
+
+	if (!argv)
+		return NULL;
+	argv[0] = arena_dup(a, in->cmd);
+	for (size_t i = 0; i < in->args.n; i++) {
+		argv[i + 1] = arena_dup(a, in->args.v[i]);
+		if (!argv[i + 1])
+			return NULL;
+	}
+	return argv[0] ? argv : NULL;
+}
+
+/* False: it was answered. */
+static bool choose_cwd(struct rpc *rpc, struct str wanted, char cwd[PATH_MAX])
+{
+	struct stat st;
+
+	if (!rpc_resolve(rpc, wanted, cwd))
+		return false;
+	if (stat(cwd, &st) == 0 || errno != ENOENT)
+		return true;
+	rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "cwd '%s' does not exist", cwd);
+	return false;
+}
+
+static struct process *start(struct rpc *rpc, const struct start_in *in, const char *cwd,
+	int64_t timeout_ms, struct err *e)
+{
+	CLEANUP(buf_done) struct buf config = BUF_INIT(CONFIG_MAX_BYTES);
+	struct process *p = NULL;
+	char **envp, **argv = make_argv(rpc->arena, &in->process);
+	int r;
+
+	if (!argv ||
+		env_build(rpc->arena, &rpc->guest->settings, &rpc->user, &in->process.envs,
+			&envp) < 0) {
+		err_set(e, -ENOBUFS, "arguments and environment are too large");
+		return NULL;
+	}
+	write_config(&config, &in->process);
+	r = process_start(&rpc->guest->processes,
+		&(struct process_spec){
+			.user = &rpc->user,
+			.cwd = cwd,
+			.argv = argv,
+			.envp = envp,
+			.tag = in->tag,
+			.config = buf_str(&config),
+			.has_stdin = !in->has_stdin.is_set || in->has_stdin.value,
+			.has_pty = in->has_pty,
+			.size = size_of(&in->pty),
+			.timeout_ms = timeout_ms,
+		},
+		&p, e);
+	if (r < 0)
+		err_wrap(e, r, "error starting process '%s'", argv[0]);
+	return r < 0 ? NULL : p;
+}
+
+void rpc_process_start(struct rpc *rpc, struct str message)
+{
+	struct feed_options options;
+	struct err e = { 0 };
+	struct start_in in;
+	char cwd[PATH_MAX];
+	struct process *p;
+
+	if (!rpc_decode(rpc, message, &start_shape, &in))
+		return;
+	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
+		return;
+	if (!choose_cwd(rpc, in.process.cwd, cwd))
+		return;
+	p = start(rpc, &in, cwd, options.deadline_ms, &e);
+	if (!p)
+		rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", e.msg);
+	else
+		stream_open(p, rpc_take_exchange(rpc), &options);
+}
+
+/* ---- Connect ---- */
+
+struct selected_in {
+	struct rpc_selector process;
+};
+static const struct json_field selected_fields[] = {
+	JSON_FIELD(struct selected_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &rpc_selector_shape),
+};
+static const struct json_shape selected_shape =
+	JSON_SHAPE(struct selected_in, selected_fields, .ignore_unknown = true);
+
+static const struct process_ended *select_ended(struct process_table *t,
+	const struct rpc_selector *s)
+{
+	if (s->pid.is_set)
+		return s->pid.value <= INT32_MAX ? process_find_ended(t, (pid_t)s->pid.value) : NULL;
+	return s->tag.p ? process_find_ended_tag(t, s->tag) : NULL;
+}
+
+void rpc_process_connect(struct rpc *rpc, struct str message)
+{
+	struct process_table *t = &rpc->guest->processes;
+	const struct process_ended *ended;
+	struct feed_options options;
+	struct selected_in in;
+	struct process *p;
+
+	if (!rpc_decode(rpc, message, &selected_shape, &in))
+		return;
+	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
+		return;
+	p = rpc_select(t, &in.process);
+	ended = p ? NULL : select_ended(t, &in.process);
+	if (p)
+		stream_open(p, rpc_take_exchange(rpc), &options);
+	else if (ended)
+		stream_replay(ended, rpc_take_exchange(rpc));
+	else
+		(void)rpc_select_or_fail(rpc, &in.process);
+}
+
+/* ---- List, Update ---- */
+
+void rpc_process_list(struct rpc *rpc, struct str message)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(LIST_MAX_BYTES);
+	struct jsonw w;
+
+	(void)message;
+	jsonw_init(&w, &out);
+	jsonw_object(&w, NULL);
+	jsonw_array(&w, "processes");
+	LIST_EACH(&rpc->guest->processes.live, node)
+	{
+		struct process *p = container_of(node, struct process, node);
+
+		if (p->hidden)
+			continue;
+		jsonw_object(&w, NULL);
+		jsonw_raw(&w, "config", str_of(p->config));
+		jsonw_int(&w, "pid", p->pid);
+		if (p->tag)
+			jsonw_strz(&w, "tag", p->tag);
+		jsonw_end_object(&w);
+	}
+	jsonw_end_array(&w);
+	jsonw_end_object(&w);
+	rpc_reply(rpc, &out);
+}
+
+struct update_in {
+	struct rpc_selector process;
+	struct pty_in pty;
+	bool has_pty;
+};
+static const struct json_field update_fields[] = {
+	JSON_FIELD(struct update_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &rpc_selector_shape),
+	JSON_FIELD(struct update_in, pty, "pty", JSON_OBJECT, .flags = JSON_LAX, .shape = &pty_shape,
+		.present = offsetof(struct update_in, has_pty) + 1),
+};
+static const struct json_shape update_shape =
+	JSON_SHAPE(struct update_in, update_fields, .ignore_unknown = true);
+
+void rpc_process_update(struct rpc *rpc, struct str message)
+{
+	struct err e = { 0 };
+	struct update_in in;
+	struct process *p;
+
+	if (!rpc_decode(rpc, message, &update_shape, &in))
+		return;
+	p = rpc_select_or_fail(rpc, &in.process);
+	if (!p)
+		return;
+	if (in.has_pty && process_resize(p, size_of(&in.pty), &e) < 0)
+		rpc_fail(rpc, CONNECT_INTERNAL, "error resizing tty: %s", e.msg);
+	else
+		rpc_reply_empty(rpc);
+}
+
+/* ---- SendSignal ---- */
+
+struct signal_in {
+	struct rpc_selector process;
+	struct str signal; /* a name or a number */
+};
+static const struct json_field signal_fields[] = {
+	JSON_FIELD(struct signal_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &rpc_selector_shape),
+	JSON_FIELD(struct signal_in, signal, "signal", JSON_RAW, .flags = JSON_LAX),
+};
+static const struct json_shape signal_shape =
+	JSON_SHAPE(struct signal_in, signal_fields, .ignore_unknown = true);
+
+static int signal_number(struct str raw)
+{
+	if (str_is(raw, "\"SIGNAL_SIGKILL\"") || str_is(raw, "9"))
+		return SIGKILL;
+	if (str_is(raw, "\"SIGNAL_SIGTERM\"") || str_is(raw, "15"))
+		return SIGTERM;
+	return 0;
+}
+
+/* A kill is answered when the process is gone, so that a client's next command no longer sees it.
+ * One stuck in the kernel may take its time: then the answer does not wait for it. */
+struct kill_wait {
+	struct rpc *rpc;
+	struct process_waiter waiter;
+	struct loop_timer patience;
+};
+
+static void kill_answered(void *arg)
+{
+	struct kill_wait *wait = arg;
+
+	list_remove(&wait->waiter.node);
+	loop_timer_cancel(&wait->patience);
+	rpc_reply_empty(wait->rpc);
+	free(wait);
+}
+
+static void kill_wait_start(struct rpc *rpc, struct process *p)
+{
+	struct kill_wait *wait = XNEW(struct kill_wait);
+	struct loop *loop = rpc->guest->loop;
+
+	wait->rpc = rpc;
+	process_on_reaped(p, &wait->waiter, kill_answered, wait);
+	loop_timer_init(&wait->patience, loop, kill_answered, wait);
+	loop_timer_set(&wait->patience, loop_now_ms(loop) + KILL_PATIENCE_MS);
+}
+
+void rpc_process_send_signal(struct rpc *rpc, struct str message)
+{
+	struct err e = { 0 };
+	struct signal_in in;
+	struct process *p;
+	bool waits;
+	int signo;
+
+	if (!rpc_decode(rpc, message, &signal_shape, &in))
+		return;
+	p = rpc_select_or_fail(rpc, &in.process);
+	if (!p)
+		return;
+	signo = signal_number(in.signal);
+	if (!signo) {
+		rpc_fail(rpc, CONNECT_UNIMPLEMENTED, "invalid signal: %.*s",
+			STR_ARG(in.signal.n ? in.signal : STR("SIGNAL_UNSPECIFIED")));
+		return;
+	}
+	waits = signo == SIGKILL && !p->is_reaped;
+	if (process_signal(p, signo, &e) < 0)
+		rpc_fail(rpc, CONNECT_INTERNAL, "error sending signal: %s", e.msg);
+	else if (waits)
+		kill_wait_start(rpc, p);
+	else
+		rpc_reply_empty(rpc);
+}

@@ -1,0 +1,75 @@
+/* rpc - a Connect call on its way: decoded head, user, answer.
+ * The table in rpc.c names every method. A call is answered exactly once, by rpc_reply, rpc_fail or
+ * by handing its exchange to a stream (rpc_take_exchange); each of them frees it. */
+#pragma once
+
+#include "connect/connect.h"
+#include "guest/guest.h"
+#include "json/json.h"
+
+enum {
+	RPC_MAX_BYTES = 16 << 20, /* of one message */
+	RPC_ARENA_BYTES = 128 << 20, /* a message decoded: many short strings cost more than their text */
+	RPC_KEEPALIVE_S = 90, /* unless the client names its own */
+};
+
+enum rpc_kind {
+	RPC_UNARY,
+	RPC_SERVER_STREAM,
+	RPC_CLIENT_STREAM, /* the method reads the body itself */
+};
+
+struct rpc {
+	struct guest *guest;
+	struct http_exchange *x;
+	const struct rpc_method *method;
+	struct arena *arena;
+	struct user user; /* whom the call acts as, when the method needs one */
+};
+
+struct rpc_method {
+	const char *path;
+	enum rpc_kind kind;
+	bool needs_user;
+	void (*call)(struct rpc *rpc, struct str message);
+};
+
+/* True when the path is an RPC's: the exchange is taken then. */
+bool rpc_handle(struct guest *g, struct http_exchange *x);
+
+/* Decodes into out, in the call's arena. False: it was answered with invalid_argument. */
+bool rpc_decode(struct rpc *rpc, struct str message, const struct json_shape *shape, void *out);
+/* Resolves a client's path. False: it was answered. */
+bool rpc_resolve(struct rpc *rpc, struct str path, char out[PATH_MAX]);
+
+/* For unary calls: the message. A body past its ceiling becomes resource_exhausted. */
+void rpc_reply(struct rpc *rpc, const struct buf *message);
+void rpc_reply_empty(struct rpc *rpc);
+void rpc_fail(struct rpc *rpc, enum connect_code code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Frees the call, gives its exchange to the caller. */
+struct http_exchange *rpc_take_exchange(struct rpc *take_rpc);
+
+/* Connect-Timeout-Ms (0: none) and Keepalive-Ping-Interval. False: it was answered. */
+bool rpc_stream_options(struct rpc *rpc, int64_t *ret_timeout_ms, int64_t *ret_keepalive_ms);
+
+/* The methods. */
+void rpc_process_list(struct rpc *rpc, struct str message);
+void rpc_process_start(struct rpc *rpc, struct str message);
+void rpc_process_connect(struct rpc *rpc, struct str message);
+void rpc_process_update(struct rpc *rpc, struct str message);
+void rpc_process_send_input(struct rpc *rpc, struct str message);
+void rpc_process_stream_input(struct rpc *rpc, struct str message);
+void rpc_process_send_signal(struct rpc *rpc, struct str message);
+void rpc_process_close_stdin(struct rpc *rpc, struct str message);
+
+void rpc_filesystem_stat(struct rpc *rpc, struct str message);
+void rpc_filesystem_make_dir(struct rpc *rpc, struct str message);
+void rpc_filesystem_move(struct rpc *rpc, struct str message);
+void rpc_filesystem_list_dir(struct rpc *rpc, struct str message);
+void rpc_filesystem_remove(struct rpc *rpc, struct str message);
+
+void rpc_filesystem_watch_dir(struct rpc *rpc, struct str message);
+void rpc_filesystem_create_watcher(struct rpc *rpc, struct str message);
+void rpc_filesystem_get_watcher_events(struct rpc *rpc, struct str message);
+void rpc_filesystem_remove_watcher(struct rpc *rpc, struct str message);

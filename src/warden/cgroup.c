@@ -1,0 +1,344 @@
+#include "warden/cgroup.h"
+
+#include <dirent.h>
+#include <mntent.h>
+#include <sys/stat.h>
+
+enum {
+	CPU_PERIOD_US = 100000,
+};
+
+static const char *const controller_names[CGROUP_CONTROLLERS] = { "memory", "cpu", "pids" };
+
+static void close_stream(FILE **file)
+{
+	if (*file)
+		(void)endmntent(*file);
+}
+
+static bool has_word(const char *text, const char *word)
+{
+	struct str rest = str_trim(str_of(text)), field;
+
+	while (str_split(&rest, ' ', &field))
+		if (str_is(str_trim(field), word))
+			return true;
+	return false;
+}
+
+static bool unified_has_all(const char *root)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	char path[300];
+
+	(void)snprintf(path, sizeof path, "%s/cgroup.controllers", root);
+	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+		return false;
+	while (text.n && text.p[text.n - 1] == '\n')
+		text.p[--text.n] = '\0';
+	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
+		if (!has_word(buf_str(&text).p, controller_names[i]))
+			return false;
+	return true;
+}
+
+/* Fills roots[]: old hierarchies by controller, the unified one last. */
+static int find_roots(struct cgroups *cg, struct err *e)
+{
+	CLEANUP(close_stream) FILE *mounts = setmntent("/proc/self/mounts", "re");
+	struct mntent *m;
+
+	if (!mounts)
+		return err_sys(e, -errno, "open /proc/self/mounts");
+	while ((m = getmntent(mounts))) {
+		if (strlen(m->mnt_dir) >= sizeof cg->roots[0])
+			continue;
+		if (strcmp(m->mnt_type, "cgroup2") == 0)
+			(void)snprintf(cg->roots[CGROUP_CONTROLLERS], sizeof cg->roots[0], "%s",
+				m->mnt_dir);
+		for (size_t i = 0; i < CGROUP_CONTROLLERS && strcmp(m->mnt_type, "cgroup") == 0; i++)
+			if (hasmntopt(m, controller_names[i]))
+				(void)snprintf(cg->roots[i], sizeof cg->roots[0], "%s", m->mnt_dir);
+	}
+	return 0;
+}
+
+/* The unified hierarchy hands controllers down one level at a time. */
+static int enable_controllers(int dir_fd, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	struct str rest;
+
+	if (file_read(dir_fd, "cgroup.subtree_control", &text, e) < 0)
+		return e ? e->code : -EIO;
+	rest = buf_str(&text);
+	if (strstr(rest.p, "memory") && strstr(rest.p, "cpu") && strstr(rest.p, "pids"))
+		return 0;
+	return file_write(dir_fd, "cgroup.subtree_control", STR("+memory +cpu +pids"), e);
+}
+
+static int open_dir(int at, const char *name, int *ret, struct err *e)
+{
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", name);
+	*ret = fd;
+	return 0;
+}
+
+static int open_child(int parent, const char *name, bool hand_down, int *ret, struct err *e)
+{
+	cleanup_close int fd = -EBADF;
+	int r = dir_make(parent, name, 0755, e);
+
+	if (r >= 0)
+		r = open_dir(parent, name, &fd, e);
+	if (r >= 0 && hand_down)
+		r = enable_controllers(fd, e);
+	if (r < 0)
+		return r;
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_instance(const char *root, const char *instance, bool hand_down, int *ret,
+	struct err *e)
+{
+	cleanup_close int root_fd = -EBADF, atoll_fd = -EBADF;
+	int r = open_dir(AT_FDCWD, root, &root_fd, e);
+
+	if (r >= 0 && hand_down)
+		r = enable_controllers(root_fd, e);
+	if (r >= 0)
+		r = open_child(root_fd, "atoll", hand_down, &atoll_fd, e);
+	if (r >= 0)
+		r = open_child(atoll_fd, instance, hand_down, ret, e);
+	return r < 0 ? err_wrap(e, r, "cgroups in %s", root) : 0;
+}
+
+int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
+{
+	const char *unified = cg->roots[CGROUP_CONTROLLERS];
+	int r = find_roots(cg, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(cg->instance, sizeof cg->instance, "%s", instance);
+	cg->unified_limits = unified[0] && unified_has_all(unified);
+	if (unified[0])
+		r = open_instance(unified, instance, cg->unified_limits, &cg->unified_fd, e);
+	for (size_t i = 0; r >= 0 && !cg->unified_limits && i < CGROUP_CONTROLLERS; i++) {
+		if (!cg->roots[i][0])
+			r = err_set(e, -ENODEV,
+				"this host has no '%s' cgroup controller: mount cgroup2 on /sys/fs/cgroup, or"
+				" boot with cgroup_enable=%s",
+				controller_names[i], controller_names[i]);
+		else
+			r = open_instance(cg->roots[i], instance, false, &cg->legacy_fd[i], e);
+	}
+	return r;
+}
+
+static void remove_instance(const char *root, const char *instance)
+{
+	char path[320];
+
+	(void)snprintf(path, sizeof path, "%s/atoll/%s", root, instance);
+	(void)rmdir(path);
+	(void)snprintf(path, sizeof path, "%s/atoll", root);
+	(void)rmdir(path);
+}
+
+void cgroups_close(struct cgroups *cg)
+{
+	close_fdp(&cg->unified_fd);
+	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
+		close_fdp(&cg->legacy_fd[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(cg->roots) && cg->instance[0]; i++)
+		if (cg->roots[i][0])
+			remove_instance(cg->roots[i], cg->instance);
+	*cg = (struct cgroups)CGROUPS_INIT;
+}
+
+/* Hierarchy i of all those used, the unified one last; -EBADF where it is not used. */
+static int hierarchy(const struct cgroups *cg, size_t i)
+{
+	return i < CGROUP_CONTROLLERS ? cg->legacy_fd[i] : cg->unified_fd;
+}
+
+int cgroup_make(const struct cgroups *cg, const char *key, struct err *e)
+{
+	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+		int fd = hierarchy(cg, i);
+
+		/* Two controllers may share one hierarchy (cpu,cpuacct): then it exists already. */
+		if (fd >= 0 && mkdirat(fd, key, 0755) < 0 && errno != EEXIST)
+			return err_sys(e, -errno, "make cgroup %s", key);
+	}
+	return 0;
+}
+
+int cgroup_open_unified(const struct cgroups *cg, const char *key, int *ret, struct err *e)
+{
+	*ret = -EBADF;
+	return cg->unified_fd < 0 ? 0 : open_dir(cg->unified_fd, key, ret, e);
+}
+
+int cgroup_open_legacy(const struct cgroups *cg, const char *key, int fds[CGROUP_CONTROLLERS],
+	int *ret_n, struct err *e)
+{
+	char name[64];
+	int n = 0;
+
+	(void)snprintf(name, sizeof name, "%s/cgroup.procs", key);
+	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++) {
+		if (cg->legacy_fd[i] < 0)
+			continue;
+		fds[n] = openat(cg->legacy_fd[i], name, O_WRONLY | O_CLOEXEC);
+		if (fds[n] < 0) {
+			int r = err_sys(e, -errno, "open %s", name);
+
+			while (n > 0)
+				(void)close(fds[--n]);
+			return r;
+		}
+		n++;
+	}
+	*ret_n = n;
+	return 0;
+}
+
+static int write_value(int fd, const char *key, const char *file, const char *value, struct err *e)
+{
+	char name[96];
+
+	(void)snprintf(name, sizeof name, "%s/%s", key, file);
+	return file_write(fd, name, str_of(value), e);
+}
+
+static int limit_memory(const struct cgroups *cg, const char *key, uint64_t bytes, struct err *e)
+{
+	int legacy = cg->legacy_fd[CGROUP_MEMORY], r;
+	char text[24];
+
+	(void)snprintf(text, sizeof text, "%" PRIu64, bytes);
+	if (cg->unified_limits) {
+		(void)write_value(cg->unified_fd, key, "memory.swap.max", "0", NULL);
+		return write_value(cg->unified_fd, key, "memory.max", text, e);
+	}
+	r = write_value(legacy, key, "memory.limit_in_bytes", text, e);
+	/* Memory plus swap may not be below memory, so raising one needs the other raised first. */
+	if (write_value(legacy, key, "memory.memsw.limit_in_bytes", text, NULL) >= 0 && r < 0)
+		r = write_value(legacy, key, "memory.limit_in_bytes", text, e);
+	(void)write_value(legacy, key, "memory.swappiness", "0", NULL);
+	return r;
+}
+
+static int limit_cpu(const struct cgroups *cg, const char *key, uint32_t percent, struct err *e)
+{
+	uint64_t quota_us = (uint64_t)percent * CPU_PERIOD_US / 100;
+	char text[48];
+
+	if (cg->unified_limits) {
+		(void)snprintf(text, sizeof text, "%" PRIu64 " %d", quota_us, CPU_PERIOD_US);
+		return write_value(cg->unified_fd, key, "cpu.max", text, e);
+	}
+	(void)snprintf(text, sizeof text, "%" PRIu64, quota_us);
+	return write_value(cg->legacy_fd[CGROUP_CPU], key, "cpu.cfs_quota_us", text, e);
+}
+
+static int limit_pids(const struct cgroups *cg, const char *key, uint32_t max, struct err *e)
+{
+	char text[24];
+
+	(void)snprintf(text, sizeof text, "%" PRIu32, max);
+	return write_value(cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_PIDS], key,
+		"pids.max", text, e);
+}
+
+int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits *want,
+	struct limits *now, struct err *e)
+{
+	int r = 0;
+
+	if (want->memory_bytes != now->memory_bytes)
+		r = limit_memory(cg, key, want->memory_bytes, e);
+	if (r >= 0 && want->cpu_percent != now->cpu_percent)
+		r = limit_cpu(cg, key, want->cpu_percent, e);
+	if (r >= 0 && want->max_pids != now->max_pids)
+		r = limit_pids(cg, key, want->max_pids, e);
+	if (r >= 0)
+		*now = *want;
+	return r;
+}
+
+bool cgroup_kill(const struct cgroups *cg, const char *key)
+{
+	return cg->unified_fd >= 0 && write_value(cg->unified_fd, key, "cgroup.kill", "1", NULL) >= 0;
+}
+
+int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	struct str rest, line;
+	int64_t count = 0;
+	char name[96];
+	int fd = cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_MEMORY];
+
+	(void)snprintf(name, sizeof name, "%s/%s", key,
+		cg->unified_limits ? "memory.events" : "memory.oom_control");
+	if (file_read(fd, name, &text, NULL) < 0)
+		return 0;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (str_has_prefix(line, STR("oom_kill ")))
+			(void)str_to_int(str_from(line, strlen("oom_kill ")), 0, INT64_MAX, &count);
+	return count;
+}
+
+int cgroup_remove(const struct cgroups *cg, const char *key)
+{
+	int r = 0;
+
+	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+		int fd = hierarchy(cg, i);
+
+		if (fd >= 0 && unlinkat(fd, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			r = -EBUSY;
+	}
+	return r;
+}
+
+bool cgroup_holds(const struct cgroups *cg, const char *key, pid_t pid)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(65536);
+	char path[64], wanted[128];
+	struct str rest, line;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+	(void)snprintf(wanted, sizeof wanted, ":/atoll/%s/%s", cg->instance, key);
+	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+		return false;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line))
+		if (line.n > strlen(wanted) && str_is(str_from(line, line.n - strlen(wanted)), wanted))
+			return true;
+	return false;
+}
+
+void cgroup_each(const struct cgroups *cg, void (*fn)(void *arg, const char *key), void *arg)
+{
+	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
+		int fd = hierarchy(cg, i) < 0 ? -EBADF : openat(hierarchy(cg, i), ".",
+							O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+		struct dirent *entry;
+
+		while (dir && (entry = readdir(dir)))
+			if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+				fn(arg, entry->d_name);
+		if (dir)
+			(void)closedir(dir);
+	}
+}

@@ -1,0 +1,53 @@
+/* cgroups - limits, membership and the kill switch of each sandbox, on hosts of either kind: the unified
+ * hierarchy, or the old ones with (hybrid) or without a unified one beside them. Each sandbox has one
+ * directory, atoll/INSTANCE/KEY, in every hierarchy used. */
+#pragma once
+
+#include "base/base.h"
+
+enum cgroup_controller {
+	CGROUP_MEMORY,
+	CGROUP_CPU,
+	CGROUP_PIDS,
+	CGROUP_CONTROLLERS
+};
+
+struct limits {
+	uint64_t memory_bytes;
+	uint32_t cpu_percent, max_pids;
+};
+
+struct cgroups {
+	char instance[16];
+	bool unified_limits;			/* the unified hierarchy has the controllers */
+	int unified_fd;				/* atoll/INSTANCE there, or -EBADF */
+	int legacy_fd[CGROUP_CONTROLLERS];	/* atoll/INSTANCE in the old hierarchies, or -EBADF */
+	char roots[CGROUP_CONTROLLERS + 1][256]; /* mount points, for removing at the end */
+};
+#define CGROUPS_INIT { .unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF } }
+
+/* Finds the hierarchies and makes atoll/INSTANCE in them. */
+int cgroups_open(struct cgroups *cg, const char *instance, struct err *e);
+/* Removes atoll/INSTANCE, and atoll, unless something is left in them. */
+void cgroups_close(struct cgroups *cg);
+
+int cgroup_make(const struct cgroups *cg, const char *key, struct err *e);
+/* The directory to be born in (CLONE_INTO_CGROUP), or -EBADF where there is none. */
+int cgroup_open_unified(const struct cgroups *cg, const char *key, int *ret, struct err *e);
+/* Descriptors of cgroup.procs in the old hierarchies: a process that writes "0" there joins. Waiting
+ * for the kernel's grace period is then the joining process's business, not the warden's. */
+int cgroup_open_legacy(const struct cgroups *cg, const char *key, int fds[CGROUP_CONTROLLERS],
+	int *ret_n, struct err *e);
+/* Writes only what differs from `now`, which is what was set before (zero: nothing). */
+int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits *want,
+	struct limits *now, struct err *e);
+/* True when the kernel took the order to kill everything in it at once. */
+bool cgroup_kill(const struct cgroups *cg, const char *key);
+/* How often the kernel killed in it because memory ran out. */
+int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key);
+/* 0 when none of its directories is left, -EBUSY while the kernel still holds one. */
+int cgroup_remove(const struct cgroups *cg, const char *key);
+/* Whether the process is in atoll/INSTANCE/KEY. */
+bool cgroup_holds(const struct cgroups *cg, const char *key, pid_t pid);
+/* Calls fn for every KEY that exists in any hierarchy; keys may come more than once. */
+void cgroup_each(const struct cgroups *cg, void (*fn)(void *arg, const char *key), void *arg);

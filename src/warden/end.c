@@ -1,0 +1,261 @@
+/* The end of a slot, whoever wanted it and however far it had come: kill, wait for the process, then
+ * remove its cgroups, image and directory, trying again for as long as the kernel still holds one. */
+#include "warden/state.h"
+#include "warden/warden.h"
+
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum {
+	FIRST_PAUSE_MS = 1,
+	LONGEST_PAUSE_MS = 100,
+	REMOVE_DEADLINE_MS = 20000,
+};
+
+static void answer_waiters(struct slot *slot, const struct err *why)
+{
+	if (slot->create_pending)
+		control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &slot->why, NULL, 0);
+	LIST_EACH(&slot->waiters, node)
+	{
+		struct waiter *waiter = container_of(node, struct waiter, node);
+
+		control_reply(slot->w, WARDEN_REPLY, waiter->tag, slot->id, why, NULL, 0);
+		list_remove(&waiter->node);
+		free(waiter);
+	}
+}
+
+static void close_fds(struct slot *slot)
+{
+	loop_io_remove(&slot->exit_io);
+	loop_io_remove(&slot->guest_io);
+	close_fdp(&slot->pid_fd);
+	close_fdp(&slot->net_fd);
+	close_fdp(&slot->user_fd);
+	close_fdp(&slot->guest_fd);
+	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = -EBADF;
+}
+
+static void slot_gone(struct slot *slot, const struct err *why)
+{
+	struct warden *w = slot->w;
+
+	answer_waiters(slot, why);
+	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
+		(void)map_remove(&w->by_id, str_of(slot->id));
+	net_release(&w->network, slot->number);
+	loop_timer_cancel(&slot->timer);
+	list_remove(&slot->node);
+	free(slot);
+	if (w->leaving)
+		warden_leave(w);
+	else
+		refill_soon(w);
+}
+
+static int remove_run_dir(const struct slot *slot)
+{
+	char name[SLOT_KEY_SIZE + 1];
+	int r;
+
+	(void)snprintf(name, sizeof name, ".%s", slot->key);
+	r = slot->key[0] ? dir_remove_tree(slot->w->run_fd, name, NULL) : 0;
+	if (slot->id[0] && dir_remove_tree(slot->w->run_fd, slot->id, NULL) < 0)
+		r = -EBUSY;
+	return r < 0 ? -EBUSY : 0;
+}
+
+/* Names what is still there, for the log and the one who waits. */
+static const char *remove_objects(struct slot *slot)
+{
+	const struct warden *w = slot->w;
+	const char *left = NULL;
+
+	if (slot->key[0] && cgroup_remove(&w->cgroups, slot->key) < 0)
+		left = "a cgroup";
+	if (disk_remove(&w->disk, &slot->image) < 0)
+		left = "its disk image";
+	/* The kernel removes the interface with the namespace, some time later. Only one who leaves must
+	 * know: the firewall table goes with the last interface. */
+	if (w->leaving && slot->number && w->network.enabled && net_exists(slot->number))
+		left = "its interface";
+	/* Last: as long as this is here, another warden would know what to look for. */
+	if (!left && remove_run_dir(slot) < 0)
+		left = "its run directory";
+	return left;
+}
+
+static void try_remove(void *arg)
+{
+	struct slot *slot = arg;
+	const char *left = remove_objects(slot);
+	struct err why = { 0 };
+
+	if (left && loop_now_ms(slot->w->loop) < slot->deadline_ms) {
+		loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + slot->pause_ms);
+		slot->pause_ms = MIN(slot->pause_ms * 2, LONGEST_PAUSE_MS);
+		return;
+	}
+	if (left) {
+		(void)err_set(&why, -EBUSY, "the kernel does not let go of %s of sandbox '%s'", left,
+			slot->id);
+		log_error("slot.stuck", "slot=%s sandbox=%s err=%s", slot->key, slot->id,
+			log_quote(str_of(why.msg)));
+	}
+	slot_gone(slot, &why);
+}
+
+/* The process is dead and with it everything in its pid namespace. */
+static void dismantle(struct slot *slot)
+{
+	close_fds(slot);
+	loop_timer_cancel(&slot->timer);
+	loop_timer_init(&slot->timer, slot->w->loop, try_remove, slot);
+	slot->pause_ms = FIRST_PAUSE_MS;
+	slot->deadline_ms = loop_now_ms(slot->w->loop) + REMOVE_DEADLINE_MS;
+	/* From a timer, so that nobody's slot vanishes while he is still using it. */
+	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop));
+}
+
+/* The wait status, or -1 for a process that another warden had started. */
+static int reap(const struct slot *slot)
+{
+	siginfo_t info = { 0 };
+
+	if (waitid(P_PIDFD, (id_t)slot->pid_fd, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+		return -1;
+	return info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
+}
+
+static void describe_end(struct slot *slot, int status)
+{
+	if (slot->why.code < 0)
+		return;
+	if (cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0)
+		(void)err_set(&slot->why, -ENOMEM,
+			"the sandbox reached its memory limit of %" PRIu64
+			" MiB and the kernel ended it",
+			slot->limits.memory_bytes >> 20);
+	else if (status >= 0 && WIFSIGNALED(status))
+		(void)err_set(&slot->why, -ECONNABORTED, "the guest was killed by signal %d",
+			WTERMSIG(status));
+	else if (status >= 0)
+		(void)err_set(&slot->why, -ECONNABORTED, "the guest exited with status %d",
+			WEXITSTATUS(status));
+	else
+		(void)err_set(&slot->why, -ECONNABORTED, "the guest ended");
+}
+
+/* Its last words may still lie in the socket. */
+static void hear_last_words(struct slot *slot)
+{
+	struct err e;
+
+	while (slot->guest_fd >= 0 && slot->why.code >= 0 &&
+		recv(slot->guest_fd, &e, sizeof e, 0) == sizeof e) {
+		e.msg[sizeof e.msg - 1] = '\0';
+		if (e.code < 0)
+			slot->why = e;
+	}
+}
+
+static void on_exit_event(void *arg, uint32_t events)
+{
+	struct slot *slot = arg;
+	int status = reap(slot);
+
+	(void)events;
+	hear_last_words(slot);
+	describe_end(slot, status);
+	if (slot->state == SLOT_RUNNING) {
+		struct err why = slot->why;
+
+		log_info("sandbox.exited", "sandbox=%s err=%s", slot->id, log_quote(str_of(why.msg)));
+		control_reply(slot->w, WARDEN_EXITED, 0, slot->id, &why, NULL, 0);
+	} else if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) {
+		log_warn("slot.died", "slot=%s err=%s", slot->key, log_quote(str_of(slot->why.msg)));
+	}
+	if (slot->w->making == slot)
+		slot->w->making = NULL;
+	slot->state = SLOT_ENDING;
+	dismantle(slot);
+}
+
+static void booted(struct slot *slot)
+{
+	struct err fine = { 0 };
+
+	slot->state = SLOT_RUNNING;
+	slot->create_pending = false;
+	loop_timer_cancel(&slot->timer);
+	loop_io_remove(&slot->guest_io);
+	(void)close(TAKE_FD(slot->guest_fd));
+	log_debug("sandbox.created", "sandbox=%s slot=%s cold=%d us=%" PRId64, slot->id, slot->key,
+		slot->cold, time_now_us() - slot->created_us);
+	control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &fine, NULL, 0);
+}
+
+/* The guest answers once for its root and once for its start. Nothing of the sandbox's own has run
+ * before the second, but what comes is checked all the same. */
+static void on_guest_event(void *arg, uint32_t events)
+{
+	struct slot *slot = arg;
+	struct err e;
+	ssize_t n = recv(slot->guest_fd, &e, sizeof e, 0);
+
+	(void)events;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n != sizeof e) {
+		/* Gone: its exit tells. */
+		loop_io_remove(&slot->guest_io);
+		return;
+	}
+	e.msg[sizeof e.msg - 1] = '\0';
+	if (e.code < 0) {
+		slot_end(slot, &e);
+		return;
+	}
+	slot->answers++;
+	if (slot->answers == GUEST_ANSWERS && slot->state == SLOT_BOOTING)
+		booted(slot);
+	else if (slot->answers == 1)
+		refill_soon(slot->w);
+}
+
+int slot_watch(struct slot *slot, struct err *e)
+{
+	int r = loop_io_add(slot->w->loop, &slot->exit_io, slot->pid_fd, EPOLLIN, on_exit_event, slot,
+		e);
+
+	if (r >= 0 && slot->guest_fd >= 0)
+		r = loop_io_add(slot->w->loop, &slot->guest_io, slot->guest_fd, EPOLLIN, on_guest_event,
+			slot, e);
+	return r;
+}
+
+void slot_end(struct slot *slot, const struct err *why)
+{
+	if (slot->state == SLOT_ENDING)
+		return;
+	if (slot->w->making == slot)
+		slot->w->making = NULL;
+	slot->state = SLOT_ENDING;
+	slot->why = *why;
+	loop_timer_cancel(&slot->timer);
+	if (slot->pid_fd < 0) {
+		if (slot->key[0])
+			(void)cgroup_kill(&slot->w->cgroups, slot->key);
+		dismantle(slot);
+		return;
+	}
+	/* Its death ends the whole pid namespace, on every kind of host. */
+	if (!cgroup_kill(&slot->w->cgroups, slot->key))
+		(void)syscall(SYS_pidfd_send_signal, slot->pid_fd, SIGKILL, NULL, 0);
+	/* Without a watch (clone failed half-way) nobody would tell us. */
+	if (!slot->exit_io.loop)
+		dismantle(slot);
+}

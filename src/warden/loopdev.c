@@ -1,0 +1,83 @@
+#include "warden/loopdev.h"
+
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+enum {
+	LOOP_MAJOR_NUMBER = 7,
+	MAX_TRIES = 64, /* another program may take the device between asking and attaching */
+};
+
+int loopdev_open(void)
+{
+	int fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? -EBADF : fd;
+}
+
+static int open_device(int number)
+{
+	char path[32];
+	int fd;
+
+	(void)snprintf(path, sizeof path, "/dev/loop%d", number);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0 || errno != ENOENT)
+		return fd < 0 ? -errno : fd;
+	/* A /dev that is not the kernel's own does not follow new devices. */
+	(void)mknod(path, S_IFBLK | 0660, makedev(LOOP_MAJOR_NUMBER, (unsigned)number));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int configure(int fd, int file_fd, const char *name, bool *no_direct_io)
+{
+	struct loop_config config = { .fd = (uint32_t)file_fd, .block_size = 4096 };
+
+	config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
+	(void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "%s", name);
+	if (!*no_direct_io) {
+		config.info.lo_flags |= LO_FLAGS_DIRECT_IO;
+		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)
+			return 0;
+		if (errno != EINVAL)
+			return -errno;
+		*no_direct_io = true;
+		config.info.lo_flags &= ~(uint32_t)LO_FLAGS_DIRECT_IO;
+	}
+	return ioctl(fd, LOOP_CONFIGURE, &config) < 0 ? -errno : 0;
+}
+
+int loopdev_attach(int control_fd, int file_fd, const char *name, bool *no_direct_io, int *ret_fd,
+	int *ret_number, struct err *e)
+{
+	int r = -EBUSY;
+
+	for (int i = 0; i < MAX_TRIES && r == -EBUSY; i++) {
+		int number = ioctl(control_fd, LOOP_CTL_GET_FREE);
+		cleanup_close int fd = -EBADF;
+
+		if (number < 0)
+			return err_sys(e, -errno, "find a free loop device");
+		fd = open_device(number);
+		if (fd < 0)
+			return err_sys(e, fd, "open /dev/loop%d", number);
+		r = configure(fd, file_fd, name, no_direct_io);
+		if (r >= 0) {
+			*ret_fd = TAKE_FD(fd);
+			*ret_number = number;
+		}
+	}
+	return r < 0 ? err_sys(e, r, "attach %s to a loop device", name) : 0;
+}
+
+bool loopdev_is_attached(int number, const char *name)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(8192);
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "/sys/block/loop%d/loop/backing_file", number);
+	return file_read(AT_FDCWD, path, &text, NULL) >= 0 && strstr(buf_str(&text).p, name);
+}

@@ -1,0 +1,71 @@
+#include "warden/warden.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+
+static void on_stop(void *arg, int signo)
+{
+	(void)signo;
+	warden_leave(arg);
+}
+
+/* What is second best on this host, for the doctor and the log. */
+static void describe(const struct warden *w, struct err *ret)
+{
+	bool images = w->disk.control_fd >= 0;
+
+	(void)snprintf(ret->msg, sizeof ret->msg, "%s%s%s",
+		images ? "" : "no loop devices: sandboxes have no disk limit; ",
+		w->network.enabled ? "" : "sandboxes have no network; ",
+		w->rootfs.attach ? "layers are attached by path; " : "");
+}
+
+static int serve(struct warden *w, struct err *e)
+{
+	struct err note = { 0 };
+	int r = control_open(w, e);
+
+	if (r < 0)
+		return r;
+	r = warden_open(w, e);
+	if (r >= 0)
+		r = loop_signal(w->loop, SIGTERM, on_stop, w, e);
+	if (r >= 0)
+		r = loop_signal(w->loop, SIGINT, on_stop, w, e);
+	if (r < 0) {
+		control_reply(w, WARDEN_READY, 0, "", e, NULL, 0);
+		return r;
+	}
+	warden_adopt(w);
+	describe(w, &note);
+	control_reply(w, WARDEN_READY, 0, "", &note, NULL, 0);
+	refill_soon(w);
+	return loop_run(w->loop, e);
+}
+
+int main(int argc, char *argv[])
+{
+	struct options options = { 0 };
+	struct warden w = { 0 };
+	struct err e = { 0 };
+	int r = options_parse(argc, argv, &options, &e);
+
+	if (r < 0) {
+		(void)fprintf(stderr, "atoll-warden: %s\n", e.msg);
+		return 2;
+	}
+	if (options.probe)
+		return probe_host(&options);
+	log_init(options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, STDERR_FILENO);
+	(void)umask(022);
+	warden_init(&w, &options);
+	r = loop_new(&w.loop, &e);
+	if (r >= 0)
+		r = serve(&w, &e);
+	if (r < 0)
+		log_error("warden.failed", "err=%s", log_quote(str_of(e.msg)));
+	control_close(&w);
+	warden_close(&w);
+	w.loop = loop_free(w.loop);
+	return r < 0 ? 1 : 0;
+}

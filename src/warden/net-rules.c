@@ -1,0 +1,66 @@
+/* The one nftables table, the same on every host but for the name servers. */
+#include "warden/net.h"
+
+#include <arpa/inet.h>
+
+static int add_servers(const struct resolvers *resolvers, struct buf *out)
+{
+	int r = 0;
+
+	for (int i = 0; i < resolvers->n; i++) {
+		char text[INET_ADDRSTRLEN];
+
+		(void)inet_ntop(AF_INET, &resolvers->servers[i], text, sizeof text);
+		r = buf_printf(out, "%s%s", i ? ", " : "", text);
+	}
+	return r;
+}
+
+static void add_dns_rule(const struct resolvers *resolvers, struct buf *out)
+{
+	if (resolvers->n == 0)
+		return;
+	(void)buf_adds(out, "\t\tiifname \"atoll*\" ip daddr { ");
+	(void)add_servers(resolvers, out);
+	(void)buf_adds(out, " } meta l4proto { tcp, udp } th dport 53 accept\n");
+}
+
+int net_rules(const struct resolvers *resolvers, struct buf *out)
+{
+	/* Created, deleted and created again in one transaction: the same outcome whatever was there,
+	 * and no moment without rules. */
+	(void)buf_adds(out,
+		"table inet atoll\n"
+		"delete table inet atoll\n"
+		"table inet atoll {\n"
+		"\tchain source {\n"
+		"\t\ttype filter hook prerouting priority raw; policy accept;\n"
+		"\t\tiifname \"atoll*\" meta nfproto ipv6 drop\n"
+		"\t\tiifname \"atoll*\" fib saddr . iif oif missing drop\n"
+		"\t}\n"
+		"\tchain host {\n"
+		"\t\ttype filter hook input priority filter - 5; policy accept;\n"
+		"\t\tiifname != \"atoll*\" accept\n"
+		"\t\tct state established,related accept\n");
+	add_dns_rule(resolvers, out);
+	(void)buf_adds(out,
+		"\t\tdrop\n"
+		"\t}\n"
+		"\tchain through {\n"
+		"\t\ttype filter hook forward priority filter - 5; policy accept;\n"
+		"\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
+		"\t\toifname \"atoll*\" ct state established,related accept\n"
+		"\t\toifname \"atoll*\" drop\n");
+	add_dns_rule(resolvers, out);
+	(void)buf_adds(out,
+		"\t\tiifname \"atoll*\" ip daddr { 0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8,"
+		" 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15,"
+		" 224.0.0.0/3 } drop\n"
+		"\t}\n"
+		"\tchain out {\n"
+		"\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
+		"\t\tiifname \"atoll*\" masquerade\n"
+		"\t}\n"
+		"}\n");
+	return out->failed ? -ENOBUFS : 0;
+}

@@ -1,0 +1,348 @@
+#include "warden/net.h"
+#include "warden/netlink.h"
+#include "warden/run.h"
+
+#include <arpa/inet.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/socket.h>
+
+enum {
+	LOOPBACK_INDEX = 1, /* in every network namespace */
+	PAIR_PREFIX = 31,
+	ETHER_SIZE = 6,
+};
+
+/* Both ends know each other's hardware address from the start: no ARP, and no entry that counts
+ * against the host's neighbour table limit. */
+struct ends {
+	char name[IFNAMSIZ];
+	uint32_t host_ip, guest_ip; /* network byte order */
+	uint8_t host_mac[ETHER_SIZE], guest_mac[ETHER_SIZE];
+};
+
+static struct ends ends_of(const struct network *net, int number)
+{
+	uint8_t high = (uint8_t)(number >> 8), low = (uint8_t)number;
+	struct ends x = {
+		.host_ip = htonl(net->base + (uint32_t)number * 2),
+		.guest_ip = htonl(net->base + (uint32_t)number * 2 + 1),
+		.host_mac = { 0x06, 0xa0, 0x11, 0x00, high, low },
+		.guest_mac = { 0x06, 0xa0, 0x11, 0x01, high, low },
+	};
+
+	(void)snprintf(x.name, sizeof x.name, "atoll%d", number);
+	return x;
+}
+
+int net_parse(const char *text, struct network *ret, struct err *e)
+{
+	struct str rest = str_of(text), address;
+	struct network net = NETWORK_INIT;
+	char dotted[INET_ADDRSTRLEN];
+	struct in_addr a;
+	int64_t prefix;
+
+	net.next = 1;
+	net.max_number = NET_MAX_NUMBER;
+	if (strcmp(text, "none") == 0) {
+		*ret = net;
+		return 0;
+	}
+	if (!str_split(&rest, '/', &address) ||
+		snprintf(dotted, sizeof dotted, "%.*s", STR_ARG(address)) >= (int)sizeof dotted ||
+		inet_pton(AF_INET, dotted, &a) != 1 || str_to_int(rest, 8, 29, &prefix) < 0 ||
+		ntohl(a.s_addr) & ((UINT32_C(1) << (32 - prefix)) - 1))
+		return err_set(e, -EINVAL, "network '%s' is not like 10.199.0.0/16 or none", text);
+	net.enabled = true;
+	net.base = ntohl(a.s_addr);
+	net.max_number = (int)MIN((INT64_C(1) << (31 - prefix)) - 1, NET_MAX_NUMBER);
+	*ret = net;
+	return 0;
+}
+
+static int apply_rules(const struct resolvers *resolvers, struct err *e)
+{
+	static const char *const argv[] = { "nft", "-f", "-", NULL };
+	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
+	int r = net_rules(resolvers, &rules);
+
+	if (r >= 0)
+		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);
+	if (r < 0)
+		return err_wrap(e, r,
+			"firewall for sandboxes (install nftables and use a kernel with nf_tables and NAT,"
+			" or start with --network none)");
+	r = file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"), e);
+	return r < 0 ? err_wrap(e, r, "switch on forwarding") : 0;
+}
+
+static int open_own(struct network *net, struct err *e)
+{
+	int r = netlink_open(&net->rtnl_fd, e);
+
+	if (r < 0)
+		return r;
+	net->own_ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (net->own_ns_fd < 0)
+		return err_sys(e, -errno, "open /proc/self/ns/net");
+	net->has_ipv6 = access("/proc/sys/net/ipv6", F_OK) == 0;
+	return 0;
+}
+
+int net_open(struct network *net, const struct resolvers *resolvers, struct err *e)
+{
+	int r = open_own(net, e);
+
+	return r < 0 || !net->enabled ? r : apply_rules(resolvers, e);
+}
+
+int net_try(struct network *net, int *ret_number, struct err *e)
+{
+	int r = open_own(net, e);
+
+	return r < 0 ? r : net_attach(net, net->own_ns_fd, ret_number, e);
+}
+
+static bool any_interface(void)
+{
+	struct if_nameindex *all = if_nameindex();
+	bool found = false;
+
+	for (struct if_nameindex *i = all; i && i->if_index && !found; i++)
+		found = str_has_prefix(str_of(i->if_name), STR("atoll"));
+	if_freenameindex(all);
+	return found;
+}
+
+void net_close(struct network *net)
+{
+	static const char *const argv[] = { "nft", "delete", "table", "inet", "atoll", NULL };
+
+	if (net->enabled && net->own_ns_fd >= 0 && !any_interface())
+		(void)run_program(argv, STR_NONE, AT_FDCWD, NULL);
+	close_fdp(&net->rtnl_fd);
+	close_fdp(&net->own_ns_fd);
+	net->rtnl_fd = net->own_ns_fd = -EBADF;
+}
+
+/* Runs the batch of a namespace in that namespace. Failing to come back would leave the warden in a
+ * sandbox's network, so it does not survive it. */
+static int enter(int ns_fd, struct err *e)
+{
+	return setns(ns_fd, CLONE_NEWNET) < 0 ? err_sys(e, -errno, "enter the network namespace") : 0;
+}
+
+static void leave(const struct network *net)
+{
+	if (setns(net->own_ns_fd, CLONE_NEWNET) < 0)
+		abort();
+}
+
+static void add_up(struct netlink_batch *b, int index)
+{
+	struct ifinfomsg head = { .ifi_index = index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
+
+	netlink_begin(b, RTM_NEWLINK, 0, &head, sizeof head);
+}
+
+/* No IPv6 link-local address: it would be a way around the rules made for IPv4. */
+static void add_no_ipv6(struct netlink_batch *b, int index)
+{
+	struct ifinfomsg head = { .ifi_index = index };
+	uint8_t mode = IN6_ADDR_GEN_MODE_NONE;
+	size_t spec, family;
+
+	netlink_begin(b, RTM_NEWLINK, 0, &head, sizeof head);
+	spec = netlink_nest(b, IFLA_AF_SPEC);
+	family = netlink_nest(b, AF_INET6);
+	netlink_add(b, IFLA_INET6_ADDR_GEN_MODE, &mode, sizeof mode);
+	netlink_nest_end(b, family);
+	netlink_nest_end(b, spec);
+}
+
+static void add_address(struct netlink_batch *b, int index, uint32_t ip)
+{
+	struct ifaddrmsg head = { .ifa_family = AF_INET, .ifa_prefixlen = PAIR_PREFIX,
+		.ifa_index = (uint32_t)index };
+
+	netlink_begin(b, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
+	netlink_add(b, IFA_LOCAL, &ip, sizeof ip);
+	netlink_add(b, IFA_ADDRESS, &ip, sizeof ip);
+}
+
+static void add_neighbour(struct netlink_batch *b, int index, uint32_t ip, const uint8_t *mac)
+{
+	struct ndmsg head = { .ndm_family = AF_INET, .ndm_ifindex = index,
+		.ndm_state = NUD_PERMANENT };
+
+	netlink_begin(b, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, &head, sizeof head);
+	netlink_add(b, NDA_DST, &ip, sizeof ip);
+	netlink_add(b, NDA_LLADDR, mac, ETHER_SIZE);
+}
+
+static void add_default_route(struct netlink_batch *b, int index, uint32_t gateway)
+{
+	struct rtmsg head = { .rtm_family = AF_INET, .rtm_table = RT_TABLE_MAIN,
+		.rtm_protocol = RTPROT_BOOT, .rtm_scope = RT_SCOPE_UNIVERSE, .rtm_type = RTN_UNICAST };
+
+	netlink_begin(b, RTM_NEWROUTE, NLM_F_CREATE, &head, sizeof head);
+	netlink_add(b, RTA_GATEWAY, &gateway, sizeof gateway);
+	netlink_add_u32(b, RTA_OIF, (uint32_t)index);
+}
+
+/* The pair, its far end born in the namespace. The kernel refuses to create it up. */
+static int make_pair(const struct network *net, const struct ends *x, int ns_fd)
+{
+	struct netlink_batch b = { 0 };
+	struct ifinfomsg head = { 0 };
+	size_t info, data, peer;
+
+	netlink_begin(&b, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
+	netlink_add_str(&b, IFLA_IFNAME, x->name);
+	netlink_add(&b, IFLA_ADDRESS, x->host_mac, ETHER_SIZE);
+	info = netlink_nest(&b, IFLA_LINKINFO);
+	netlink_add_str(&b, IFLA_INFO_KIND, "veth");
+	data = netlink_nest(&b, IFLA_INFO_DATA);
+	peer = netlink_nest(&b, VETH_INFO_PEER);
+	netlink_raw(&b, &head, sizeof head);
+	netlink_add_str(&b, IFLA_IFNAME, "eth0");
+	netlink_add(&b, IFLA_ADDRESS, x->guest_mac, ETHER_SIZE);
+	netlink_add_u32(&b, IFLA_NET_NS_FD, (uint32_t)ns_fd);
+	netlink_nest_end(&b, peer);
+	netlink_nest_end(&b, data);
+	netlink_nest_end(&b, info);
+	return netlink_run(net->rtnl_fd, &b);
+}
+
+static int set_up_host(const struct network *net, const struct ends *x, struct err *e)
+{
+	struct netlink_batch b = { 0 };
+	int index = (int)if_nametoindex(x->name), r;
+
+	if (index == 0)
+		return err_sys(e, -errno, "find interface %s", x->name);
+	if (net->has_ipv6)
+		add_no_ipv6(&b, index);
+	add_address(&b, index, x->host_ip);
+	add_up(&b, index);
+	add_neighbour(&b, index, x->guest_ip, x->guest_mac);
+	r = netlink_run(net->rtnl_fd, &b);
+	return r < 0 ? err_sys(e, r, "set up interface %s", x->name) : 0;
+}
+
+/* Called inside the namespace; x is NULL where there is only a loopback. */
+static int set_up_guest(const struct network *net, const struct ends *x, struct err *e)
+{
+	struct netlink_batch b = { 0 };
+	cleanup_close int fd = -EBADF;
+	int r = netlink_open(&fd, e);
+
+	if (r < 0)
+		return r;
+	add_up(&b, LOOPBACK_INDEX);
+	if (x) {
+		int index = (int)if_nametoindex("eth0");
+
+		if (net->has_ipv6)
+			add_no_ipv6(&b, index);
+		add_address(&b, index, x->guest_ip);
+		add_up(&b, index);
+		add_neighbour(&b, index, x->host_ip, x->host_mac);
+		add_default_route(&b, index, x->host_ip);
+	}
+	r = netlink_run(fd, &b);
+	return r < 0 ? err_sys(e, r, "set up the sandbox's network") : 0;
+}
+
+static bool is_used(const struct network *net, int number)
+{
+	return net->used[number / 8] >> number % 8 & 1;
+}
+
+void net_adopt(struct network *net, int number)
+{
+	assert(number > 0 && number <= NET_MAX_NUMBER);
+	net->used[number / 8] |= (uint8_t)(1 << number % 8);
+}
+
+void net_release(struct network *net, int number)
+{
+	if (number > 0)
+		net->used[number / 8] &= (uint8_t)~(1 << number % 8);
+}
+
+/* Numbers go round, since the kernel takes a while to remove the interface of one just released. */
+static int take_number(struct network *net, int ns_fd, int *ret, struct err *e)
+{
+	for (int tried = 0; tried < net->max_number; tried++) {
+		int number = net->next, r = 0;
+
+		net->next = number % net->max_number + 1;
+		if (is_used(net, number))
+			continue;
+		if (net->enabled) {
+			struct ends x = ends_of(net, number);
+
+			r = make_pair(net, &x, ns_fd);
+		}
+		if (r == -EEXIST)
+			continue;
+		if (r < 0)
+			return err_sys(e, r, "make interface pair %d", number);
+		net_adopt(net, number);
+		*ret = number;
+		return 0;
+	}
+	return err_set(e, -EUSERS, "all %d network slots of this host are taken", net->max_number);
+}
+
+int net_attach(struct network *net, int ns_fd, int *ret_number, struct err *e)
+{
+	struct ends x;
+	int number = 0, r = take_number(net, ns_fd, &number, e);
+
+	if (r < 0)
+		return r;
+	*ret_number = number;
+	x = ends_of(net, number);
+	if (net->enabled)
+		r = set_up_host(net, &x, e);
+	if (r >= 0)
+		r = enter(ns_fd, e);
+	if (r < 0)
+		return r;
+	r = set_up_guest(net, net->enabled ? &x : NULL, e);
+	leave(net);
+	return r;
+}
+
+int net_socket(const struct network *net, int ns_fd, int *ret, struct err *e)
+{
+	const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+	int fd, r = enter(ns_fd, e);
+
+	if (r < 0)
+		return r;
+	fd = socket(AF_INET6, type, 0);
+	if (fd < 0)
+		fd = socket(AF_INET, type, 0);
+	r = fd < 0 ? -errno : 0;
+	leave(net);
+	if (r < 0)
+		return err_sys(e, r, "open a socket in the sandbox");
+	*ret = fd;
+	return 0;
+}
+
+bool net_exists(int number)
+{
+	char name[IFNAMSIZ];
+
+	(void)snprintf(name, sizeof name, "atoll%d", number);
+	return if_nametoindex(name) != 0;
+}

@@ -1,0 +1,81 @@
+#include "warden/warden.h"
+
+#include <getopt.h>
+
+static int number(const char *name, const char *text, int64_t min, int64_t max, int64_t *ret,
+	struct err *e)
+{
+	if (str_to_int(str_of(text), min, max, ret) < 0)
+		return err_set(e, -EINVAL, "--%s '%s' is not a number from %" PRId64 " to %" PRId64, name,
+			text, min, max);
+	return 0;
+}
+
+static const struct option names[] = {
+	{ "data", required_argument, NULL, 'd' },
+	{ "templates", required_argument, NULL, 't' },
+	{ "server-uid", required_argument, NULL, 'u' },
+	{ "network", required_argument, NULL, 'n' },
+	{ "pool", required_argument, NULL, 'p' },
+	{ "pool-template", required_argument, NULL, 'T' },
+	{ "disk-mb", required_argument, NULL, 's' },
+	{ "guest", required_argument, NULL, 'g' },
+	{ "debug", no_argument, NULL, 'D' },
+	{ "probe", no_argument, NULL, 'P' },
+	{ 0 },
+};
+
+static int take(int c, struct options *o, struct err *e)
+{
+	switch (c) {
+	case 'd':
+		o->data_dir = optarg;
+		return 0;
+	case 't':
+		o->templates_dir = optarg;
+		return 0;
+	case 'u':
+		return number("server-uid", optarg, 0, INT32_MAX, &o->server_uid, e);
+	case 'n':
+		o->network = optarg;
+		return 0;
+	case 'p':
+		return number("pool", optarg, 0, 256, &o->pool, e);
+	case 'T':
+		o->template_name = optarg;
+		return 0;
+	case 's':
+		return number("disk-mb", optarg, 16, 1 << 24, &o->disk_mb, e);
+	case 'g':
+		o->guest_path = optarg;
+		return 0;
+	case 'D':
+		o->debug = true;
+		return 0;
+	case 'P':
+		o->probe = true;
+		return 0;
+	default:
+		return err_set(e, -EINVAL, "unknown option");
+	}
+}
+
+int options_parse(int argc, char *argv[], struct options *ret, struct err *e)
+{
+	struct options o = { .network = "10.199.0.0/16", .template_name = "base",
+		.server_uid = WARDEN_FIRST_UID, .pool = 4, .disk_mb = 10240 };
+	int c, r;
+
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "", names, NULL)) >= 0) {
+		r = take(c, &o, e);
+		if (r < 0)
+			return r;
+	}
+	if (optind < argc)
+		return err_set(e, -EINVAL, "unexpected argument '%s'", argv[optind]);
+	if (!o.data_dir && !o.probe)
+		return err_set(e, -EINVAL, "--data is missing");
+	*ret = o;
+	return 0;
+}

@@ -1,0 +1,274 @@
+/* A guest for tests: boots as the real one does, then does one simple thing per connection and says what
+ * came of it. So a test can look at a sandbox from the inside with an empty template. */
+#include "guest/boot.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <linux/keyctl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+enum {
+	MAX_OUT = 1 << 16,
+};
+
+static void say_result(struct buf *out, int64_t r)
+{
+	(void)buf_printf(out, "%" PRId64, r < 0 ? (int64_t)-errno : INT64_C(0));
+}
+
+static void do_read(const char *path, struct buf *out)
+{
+	struct err e = { 0 };
+
+	if (file_read(AT_FDCWD, path, out, &e) < 0)
+		(void)buf_printf(out, "%d", e.code);
+}
+
+/* PATH TEXT: creates it if it is not there. */
+static void do_write(char *args, struct buf *out)
+{
+	char *text = strchr(args, ' ');
+	cleanup_close int fd = -EBADF;
+
+	if (text)
+		*text++ = '\0';
+	fd = open(args, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	say_result(out, fd < 0 ? -1 : write(fd, text ? text : "", text ? strlen(text) : 0));
+}
+
+static void do_list(const char *path, struct buf *out)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+
+	if (!dir)
+		say_result(out, -1);
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			(void)buf_printf(out, "%s\n", entry->d_name);
+	if (dir)
+		(void)closedir(dir);
+}
+
+static void do_stat(const char *path, struct buf *out)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		say_result(out, -1);
+	else
+		(void)buf_printf(out, "%o %u %u", st.st_mode, st.st_uid, st.st_gid);
+}
+
+static void do_disk(const char *unused, struct buf *out)
+{
+	struct statvfs st;
+
+	(void)unused;
+	(void)statvfs("/", &st);
+	(void)buf_printf(out, "%" PRIu64, (uint64_t)st.f_blocks * st.f_frsize >> 20);
+}
+
+static void do_call(const char *name, struct buf *out)
+{
+	static const struct {
+		const char *name;
+		int64_t number, a, b;
+	} calls[] = {
+		{ "unshare-user", SYS_unshare, CLONE_NEWUSER, 0 },
+		{ "unshare-files", SYS_unshare, CLONE_FILES, 0 },
+		{ "clone-user", SYS_clone, CLONE_NEWUSER | SIGCHLD, 0 },
+		{ "clone3", SYS_clone3, 0, 0 },
+		{ "keyctl", SYS_keyctl, KEYCTL_GET_KEYRING_ID, 0 },
+		{ "bpf", SYS_bpf, 0, 0 },
+		{ "perf", SYS_perf_event_open, 0, 0 },
+		{ "userfaultfd", SYS_userfaultfd, 0, 0 },
+		{ "io-uring", SYS_io_uring_setup, 1, 0 },
+		{ "setns", SYS_setns, 3, 0 },
+		{ "mount", SYS_mount, 0, 0 },
+		{ "unknown", 9999, 0, 0 },
+		{ "x32-getpid", 0x40000000 | SYS_getpid, 0, 0 },
+		{ "socket-inet", SYS_socket, AF_INET, SOCK_STREAM },
+		{ "socket-alg", SYS_socket, AF_ALG, SOCK_SEQPACKET },
+		{ "socket-vsock", SYS_socket, AF_VSOCK, SOCK_STREAM },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		if (strcmp(calls[i].name, name) == 0) {
+			say_result(out, syscall(calls[i].number, calls[i].a, calls[i].b, 0, 0, 0, 0));
+			return;
+		}
+	(void)buf_adds(out, "no such call");
+}
+
+/* How many processes can be had, up to N. */
+static void do_fork(const char *text, struct buf *out)
+{
+	int64_t wanted = 0, got = 0;
+	pid_t children[4096];
+
+	(void)str_to_int(str_of(text), 1, ARRAY_SIZE(children), &wanted);
+	while (got < wanted) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			(void)pause();
+			_exit(0);
+		}
+		if (pid < 0)
+			break;
+		children[got++] = pid;
+	}
+	(void)buf_printf(out, "%" PRId64, got);
+	while (got > 0) {
+		(void)kill(children[--got], SIGKILL);
+		(void)waitpid(children[got], NULL, 0);
+	}
+}
+
+/* How a child ends that touches N MiB. */
+static void do_alloc(const char *text, struct buf *out)
+{
+	int64_t mib = 0;
+	int status = 0;
+	pid_t pid;
+
+	(void)str_to_int(str_of(text), 1, 1 << 20, &mib);
+	pid = fork();
+	if (pid == 0) {
+		char *p = mmap(NULL, (size_t)mib << 20, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			_exit(2);
+		memset(p, 1, (size_t)mib << 20);
+		_exit(0);
+	}
+	(void)waitpid(pid, &status, 0);
+	(void)buf_printf(out, "%d", WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+}
+
+/* ADDRESS PORT, within half a second. */
+static void do_connect(char *args, struct buf *out)
+{
+	char *port = strchr(args, ' ');
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	cleanup_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int problem = ETIMEDOUT;
+	socklen_t n = sizeof problem;
+	int64_t number = 0;
+
+	if (port)
+		*port++ = '\0';
+	(void)str_to_int(str_of(port), 1, 65535, &number);
+	a.sin_port = htons((uint16_t)number);
+	(void)inet_pton(AF_INET, args, &a.sin_addr);
+	if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0 && errno != EINPROGRESS)
+		problem = errno;
+	else if (poll(&p, 1, 500) == 1)
+		(void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &n);
+	(void)buf_printf(out, "%d", -problem);
+}
+
+/* "6 PORT" or "4 PORT": a server on that loopback that greets and closes, in a child. */
+static void do_listen(const char *args, struct buf *out)
+{
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	bool six = args[0] == '6';
+	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, r;
+	int64_t port = 0;
+
+	(void)str_to_int(str_from(str_of(args), 2), 1, 65535, &port);
+	v4.sin_port = v6.sin6_port = htons((uint16_t)port);
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+	r = six ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
+		: bind(fd, (struct sockaddr *)&v4, sizeof v4);
+	if (r == 0)
+		r = listen(fd, 8);
+	say_result(out, r);
+	if (r == 0 && fork() == 0)
+		for (;;) {
+			int c = accept(fd, NULL, NULL);
+
+			(void)!write(c, "hello", 5);
+			(void)close(c);
+		}
+	(void)close(fd);
+}
+
+static void act(char *line, struct buf *out)
+{
+	char *args = strchr(line, ' ');
+
+	if (args)
+		*args++ = '\0';
+	else
+		args = line + strlen(line);
+	if (strcmp(line, "read") == 0)
+		do_read(args, out);
+	else if (strcmp(line, "write") == 0)
+		do_write(args, out);
+	else if (strcmp(line, "list") == 0)
+		do_list(args, out);
+	else if (strcmp(line, "stat") == 0)
+		do_stat(args, out);
+	else if (strcmp(line, "disk") == 0)
+		do_disk(args, out);
+	else if (strcmp(line, "call") == 0)
+		do_call(args, out);
+	else if (strcmp(line, "fork") == 0)
+		do_fork(args, out);
+	else if (strcmp(line, "alloc") == 0)
+		do_alloc(args, out);
+	else if (strcmp(line, "connect") == 0)
+		do_connect(args, out);
+	else if (strcmp(line, "listen") == 0)
+		do_listen(args, out);
+	else if (strcmp(line, "exit") == 0)
+		_exit(args[0] - '0');
+	else
+		(void)buf_adds(out, "unknown");
+}
+
+static void serve(int listen_fd)
+{
+	for (;;) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(MAX_OUT);
+		cleanup_close int c = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+		char line[512];
+		ssize_t n = c < 0 ? -1 : read(c, line, sizeof line - 1);
+
+		if (n <= 0)
+			continue;
+		line[n] = '\0';
+		act(line, &out);
+		(void)fd_write_all(c, buf_str(&out).p, out.n);
+	}
+}
+
+int main(void)
+{
+	struct boot boot = BOOT_INIT;
+	struct err e = { 0 };
+
+	if (!boot_is_wanted())
+		return 2;
+	if (boot_wait(&boot, &e) < 0)
+		return 1;
+	(void)fd_set_nonblock(boot.listen_fd, false);
+	boot_ready(&boot, 0, "");
+	serve(boot.listen_fd);
+	return 0;
+}

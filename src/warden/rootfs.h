@@ -1,0 +1,27 @@
+/* rootfs - a sandbox's root: the template's tree below, its own layer on top, both seen through the
+ * sandbox's uid range. Files on disk keep the uids they have inside (0 and up), so that layers fit any
+ * range, and root inside is nobody outside. */
+#pragma once
+
+#include "base/base.h"
+
+struct rootfs {
+	bool attach; /* this kernel takes layers by path only (before 6.13) */
+	int dir_fd;  /* where they are attached then, in a mount namespace of the warden's own */
+};
+#define ROOTFS_INIT { .dir_fd = -EBADF }
+
+/* Finds out what the kernel can. `dir_fd` is borrowed: a directory for two mount points. */
+int rootfs_open(struct rootfs *rf, int dir_fd, struct err *e);
+
+/* Maps the whole mount to the user namespace's ids. Only a mount nobody has seen yet can be. */
+int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e);
+
+struct rootfs_layers {
+	int lower_fd; /* the template's directory */
+	int image_fd; /* idmapped mount with upper/ and work/ */
+	int user_ns_fd;
+	uid_t first_uid; /* what 0 inside is outside */
+};
+/* A detached mount, writable for the sandbox. */
+int rootfs_mount(const struct rootfs *rf, const struct rootfs_layers *layers, int *ret, struct err *e);

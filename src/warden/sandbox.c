@@ -1,0 +1,267 @@
+#include "warden/state.h"
+#include "warden/warden.h"
+#include "warden/wire.h"
+
+#include <linux/fs.h>
+#include <sys/socket.h>
+
+enum {
+	REFILL_AFTER_MS = 2,	 /* the request that emptied the pool is still being served */
+	REFILL_PAUSE_MS = 1000,	 /* after a failure */
+	REFILL_MAX_PAUSE_MS = 60000,
+};
+
+static int idle_slots(const struct warden *w)
+{
+	int n = 0;
+
+	LIST_EACH(&w->slots, node)
+		n += container_of(node, struct slot, node)->state == SLOT_IDLE;
+	return n;
+}
+
+/* A guest that joins its cgroups (old hierarchies only) makes the next mkdir there wait for many
+ * milliseconds: its first answer says that it is through, and calls refill_soon. */
+static bool is_joining(const struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_IDLE && slot->answers == 0)
+			return true;
+	}
+	return false;
+}
+
+static void refill_step(void *arg)
+{
+	struct warden *w = arg;
+	struct err e = { 0 };
+	int r;
+
+	if (w->leaving || (!w->making && (idle_slots(w) >= w->options->pool || is_joining(w))))
+		return;
+	if (!w->making)
+		w->making = slot_new(w, &w->expected);
+	r = slot_step(w->making, &e);
+	if (r < 0) {
+		log_error("slot.failed", "err=%s", log_quote(str_of(e.msg)));
+		w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS),
+			REFILL_MAX_PAUSE_MS);
+		slot_end(w->making, &e);
+		loop_timer_set(&w->refill, loop_now_ms(w->loop) + w->refill_pause_ms);
+		return;
+	}
+	if (r == 0) {
+		w->making = NULL;
+		w->refill_pause_ms = 0;
+	}
+	/* In the next turn: requests that came meanwhile go first. */
+	loop_timer_set(&w->refill, loop_now_ms(w->loop));
+}
+
+void refill_soon(struct warden *w)
+{
+	if (!w->refill.loop)
+		loop_timer_init(&w->refill, w->loop, refill_step, w);
+	if (w->leaving || loop_timer_is_set(&w->refill))
+		return;
+	loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
+}
+
+static bool fits(const struct slot *slot, const struct warden_request *q)
+{
+	return slot->state == SLOT_IDLE && slot->disk_bytes == q->disk_bytes;
+}
+
+/* A slot sealed in the right root, else one without a root yet, else none. One sealed in another
+ * root makes way, since the next request will probably be like this one. */
+static struct slot *find_slot(struct warden *w, const struct warden_request *q,
+	const struct tree *tree)
+{
+	struct slot *rootless = NULL, *other = NULL;
+	struct err unused = { .code = -ECANCELED };
+
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino)
+			return slot;
+		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
+			rootless = slot;
+		else if (slot->state == SLOT_IDLE && !other)
+			other = slot;
+	}
+	if (!rootless && other)
+		slot_end(other, &unused);
+	return rootless;
+}
+
+/* Finishes the one being prepared if it suits, or makes one from nothing. */
+static int make_slot(struct warden *w, const struct warden_request *q, struct slot **ret,
+	struct err *e)
+{
+	struct expectation now = { .disk_bytes = q->disk_bytes };
+	struct slot *slot = w->making;
+	int r;
+
+	if (slot && slot->disk_bytes == q->disk_bytes)
+		w->making = NULL;
+	else
+		slot = slot_new(w, &now);
+	r = slot_finish(slot, e);
+	if (r < 0)
+		slot_end(slot, e);
+	else
+		*ret = slot;
+	return r;
+}
+
+static void on_boot_deadline(void *arg)
+{
+	struct slot *slot = arg;
+	struct err e = { 0 };
+
+	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s", BOOT_DEADLINE_MS / 1000);
+	slot_end(slot, &e);
+}
+
+/* From here on the sandbox exists for any warden to come. */
+static int name_slot(struct slot *slot, const char *id, struct err *e)
+{
+	char unnamed[SLOT_KEY_SIZE + 1];
+
+	(void)snprintf(unnamed, sizeof unnamed, ".%s", slot->key);
+	if (renameat2(slot->w->run_fd, unnamed, slot->w->run_fd, id, RENAME_NOREPLACE) < 0)
+		return err_sys(e, -errno, "name the run directory");
+	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
+	(void)map_put(&slot->w->by_id, str_of(slot->id), slot);
+	return 0;
+}
+
+static int start_guest(struct slot *slot, int settings_fd, struct err *e)
+{
+	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_START };
+	int r;
+
+	memcpy(message.id, slot->id, sizeof message.id);
+	r = fd_send(slot->guest_fd, &message, sizeof message, &settings_fd, GUEST_START_FDS);
+	return r < 0 ? err_sys(e, r, "start the guest") : 0;
+}
+
+static int boot_slot(struct slot *slot, const struct warden_request *q, const struct tree *tree,
+	int settings_fd, struct err *e)
+{
+	struct limits limits = { q->memory_bytes, q->cpu_percent, q->max_pids };
+	int r = 0;
+
+	slot->state = SLOT_BOOTING;
+	if (slot->root.dev == 0)
+		r = slot_give_root(slot, tree, e);
+	if (r >= 0)
+		r = cgroup_limit(&slot->w->cgroups, slot->key, &limits, &slot->limits, e);
+	if (r >= 0)
+		r = name_slot(slot, q->id, e);
+	if (r >= 0)
+		r = start_guest(slot, settings_fd, e);
+	if (r < 0)
+		return r;
+	loop_timer_init(&slot->timer, slot->w->loop, on_boot_deadline, slot);
+	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + BOOT_DEADLINE_MS);
+	return 0;
+}
+
+static void expect(struct warden *w, const struct warden_request *q)
+{
+	memcpy(w->expected.template_name, q->template_name, sizeof w->expected.template_name);
+	w->expected.disk_bytes = q->disk_bytes;
+	w->expected.limits = (struct limits){ q->memory_bytes, q->cpu_percent, q->max_pids };
+}
+
+static void refuse(struct warden *w, const struct warden_request *q, const struct err *e)
+{
+	control_reply(w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
+}
+
+void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd)
+{
+	int64_t now_us = time_now_us();
+	cleanup_close int tree_fd = -EBADF;
+	struct slot *slot = NULL;
+	struct tree tree;
+	struct err e = { 0 };
+	int r = wire_check_settings(settings_fd, &e);
+
+	if (r >= 0 && map_get(&w->by_id, str_of(q->id)))
+		r = err_set(&e, -EEXIST, "sandbox '%s' exists", q->id);
+	if (r >= 0)
+		r = tree_open(w, q->template_name, &tree, &e);
+	if (r < 0) {
+		refuse(w, q, &e);
+		return;
+	}
+	tree_fd = tree.fd;
+	expect(w, q);
+	slot = find_slot(w, q, &tree);
+	if (!slot && make_slot(w, q, &slot, &e) < 0) {
+		refuse(w, q, &e);
+		return;
+	}
+	slot->create_pending = true;
+	slot->create_tag = q->tag;
+	slot->created_us = now_us;
+	if (boot_slot(slot, q, &tree, settings_fd, &e) < 0)
+		slot_end(slot, &e); /* which answers when nothing is left */
+	refill_soon(w);
+}
+
+void sandbox_destroy(struct warden *w, const struct warden_request *q)
+{
+	struct slot *slot = map_get(&w->by_id, str_of(q->id));
+	struct waiter *waiter;
+	struct err e = { 0 };
+
+	if (!slot) {
+		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+		refuse(w, q, &e);
+		return;
+	}
+	waiter = XNEW(struct waiter);
+	waiter->tag = q->tag;
+	list_append(&slot->waiters, &waiter->node);
+	(void)err_set(&e, -ECANCELED, "the sandbox was destroyed");
+	slot_end(slot, &e);
+}
+
+void sandbox_socket(struct warden *w, const struct warden_request *q)
+{
+	struct slot *slot = map_get(&w->by_id, str_of(q->id));
+	cleanup_close int fd = -EBADF;
+	struct err e = { 0 };
+	int r;
+
+	if (!slot || slot->state != SLOT_RUNNING)
+		r = err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else
+		r = net_socket(&w->network, slot->net_fd, &fd, &e);
+	if (r < 0)
+		refuse(w, q, &e);
+	else
+		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, &fd, 1);
+}
+
+void sandbox_list(struct warden *w, const struct warden_request *q)
+{
+	struct err fine = { 0 };
+
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_RUNNING)
+			control_reply(w, WARDEN_LISTED, q->tag, slot->id, &fine, NULL, 0);
+	}
+	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
+}

@@ -1,0 +1,290 @@
+/* Preparing a slot, in steps of less than a millisecond each, in an order in which every step only
+ * needs the ones before it, and slot_end can undo from wherever it stopped. */
+#include "warden/slot-child.h"
+#include "warden/state.h"
+#include "warden/warden.h"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+enum {
+	BACKLOG = 1024,
+};
+
+struct slot *slot_new(struct warden *w, const struct expectation *expected)
+{
+	struct slot *slot = XNEW(struct slot);
+
+	slot->w = w;
+	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = -EBADF;
+	slot->image = (struct image)IMAGE_INIT;
+	slot->disk_bytes = expected->disk_bytes;
+	random_id(slot->key, SLOT_KEY_SIZE - 1);
+	list_init(&slot->waiters);
+	list_append(&w->slots, &slot->node);
+	return slot;
+}
+
+uid_t slot_first_uid(const struct slot *slot)
+{
+	return (uid_t)WARDEN_FIRST_UID + (uid_t)slot->number * WARDEN_UID_BLOCK;
+}
+
+int tree_open(const struct warden *w, const char *template_name, struct tree *ret, struct err *e)
+{
+	char path[WARDEN_NAME_SIZE + 16];
+	struct stat st;
+	int fd;
+
+	(void)snprintf(path, sizeof path, "%s/rootfs", template_name);
+	fd = open_beneath(w->templates_fd, path, O_PATH | O_DIRECTORY);
+	if (fd == -ENOENT)
+		return err_set(e, fd, "there is no template '%s'", template_name);
+	if (fd < 0)
+		return err_sys(e, fd, "template '%s'", template_name);
+	if (fstat(fd, &st) < 0) {
+		int r = err_sys(e, -errno, "template '%s'", template_name);
+
+		(void)close(fd);
+		return r;
+	}
+	*ret = (struct tree){ fd, st.st_dev, st.st_ino };
+	return 0;
+}
+
+static int step_copy_image(struct slot *slot, struct err *e)
+{
+	return disk_copy(&slot->w->disk, slot->key, slot->disk_bytes, &slot->image, e);
+}
+
+static int step_attach_image(struct slot *slot, struct err *e)
+{
+	return disk_attach(&slot->w->disk, &slot->image, e);
+}
+
+static int step_mount_image(struct slot *slot, struct err *e)
+{
+	return disk_mount(&slot->w->disk, &slot->image, e);
+}
+
+static int step_cgroup(struct slot *slot, struct err *e)
+{
+	int r = cgroup_make(&slot->w->cgroups, slot->key, e);
+
+	if (r < 0)
+		return r;
+	return cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits, &slot->limits, e);
+}
+
+static int clone_child(struct slot *slot, const struct slot_child *child, int cgroup_fd,
+	struct err *e)
+{
+	struct clone_args args = {
+		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
+			CLONE_NEWUTS | CLONE_PIDFD,
+		.pidfd = (uintptr_t)&slot->pid_fd,
+		.exit_signal = SIGCHLD,
+	};
+	pid_t pid;
+
+	if (cgroup_fd >= 0) {
+		args.flags |= CLONE_INTO_CGROUP;
+		args.cgroup = (uint64_t)cgroup_fd;
+	}
+	pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+	if (pid == 0)
+		slot_child_main(child);
+	if (pid < 0)
+		return err_sys(e, -errno, "clone a process into new namespaces");
+	slot->pid = pid;
+	return 0;
+}
+
+static int open_namespace(const struct slot *slot, const char *name, int *ret, struct err *e)
+{
+	char path[64];
+	int fd;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)slot->pid, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", path);
+	*ret = fd;
+	return 0;
+}
+
+static int step_clone(struct slot *slot, struct err *e)
+{
+	struct slot_child child = { .guest_fd = slot->w->guest_fd };
+	cleanup_close int cgroup_fd = -EBADF, far_end = -EBADF;
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_sys(e, -errno, "socketpair");
+	slot->guest_fd = pair[0];
+	child.socket_fd = far_end = pair[1];
+	(void)fd_set_nonblock(slot->guest_fd, true);
+	r = cgroup_open_unified(&slot->w->cgroups, slot->key, &cgroup_fd, e);
+	if (r >= 0)
+		r = cgroup_open_legacy(&slot->w->cgroups, slot->key, child.procs_fds, &child.n_procs, e);
+	if (r < 0)
+		return r;
+	r = clone_child(slot, &child, cgroup_fd, e);
+	for (int i = 0; i < child.n_procs; i++)
+		(void)close(child.procs_fds[i]);
+	if (r >= 0)
+		r = slot_watch(slot, e);
+	if (r >= 0 && process_start_time(slot->pid, &slot->start_time) < 0)
+		r = err_set(e, -ESRCH, "the cloned process is gone");
+	if (r >= 0)
+		r = open_namespace(slot, "net", &slot->net_fd, e);
+	return r >= 0 ? open_namespace(slot, "user", &slot->user_fd, e) : r;
+}
+
+static int write_map(const struct slot *slot, const char *name, struct err *e)
+{
+	char path[64], text[64];
+
+	(void)snprintf(path, sizeof path, "/proc/%d/%s", (int)slot->pid, name);
+	(void)snprintf(text, sizeof text, "0 %u %d", (unsigned)slot_first_uid(slot), WARDEN_UID_BLOCK);
+	return file_write(AT_FDCWD, path, str_of(text), e);
+}
+
+/* The network gives the number, the number gives the uids, and with those the child goes on. */
+static int step_number(struct slot *slot, struct err *e)
+{
+	int r = net_attach(&slot->w->network, slot->net_fd, &slot->number, e);
+
+	if (r >= 0)
+		r = write_map(slot, "uid_map", e);
+	if (r >= 0)
+		r = write_map(slot, "gid_map", e);
+	if (r < 0)
+		return r;
+	r = fd_send(slot->guest_fd, "", 1, NULL, 0);
+	if (r < 0)
+		return err_sys(e, r, "let the guest start");
+	return rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
+}
+
+/* Bound through /proc, since the path of a data directory may be longer than a socket's may. */
+static int bind_socket(int dir_fd, uid_t owner, int *ret, struct err *e)
+{
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/guest.sock",
+		dir_fd);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
+		return err_sys(e, -errno, "bind the guest's socket");
+	if (fchownat(dir_fd, "guest.sock", owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
+		fchmodat(dir_fd, "guest.sock", 0600, 0) < 0)
+		return err_sys(e, -errno, "give the guest's socket to the server");
+	if (listen(fd, BACKLOG) < 0)
+		return err_sys(e, -errno, "listen");
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int make_run_dir(struct slot *slot, int *ret_listen_fd, struct err *e)
+{
+	struct warden *w = slot->w;
+	struct state state = { .pid = slot->pid, .start_time = slot->start_time,
+		.number = slot->number, .loop = slot->image.loop };
+	cleanup_close int dir_fd = -EBADF;
+	char name[SLOT_KEY_SIZE + 1];
+	int r;
+
+	memcpy(state.key, slot->key, sizeof state.key);
+	(void)snprintf(name, sizeof name, ".%s", slot->key);
+	if (mkdirat(w->run_fd, name, 0711) < 0)
+		return err_sys(e, -errno, "make the run directory");
+	dir_fd = openat(w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir_fd < 0)
+		return err_sys(e, -errno, "open the run directory");
+	r = state_write(dir_fd, &state, e);
+	return r < 0 ? r : bind_socket(dir_fd, (uid_t)w->options->server_uid, ret_listen_fd, e);
+}
+
+int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
+{
+	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_ROOT };
+	struct rootfs_layers layers = { .lower_fd = tree->fd, .image_fd = slot->image.mount_fd,
+		.user_ns_fd = slot->user_fd, .first_uid = slot_first_uid(slot) };
+	cleanup_close int root_fd = -EBADF, listen_fd = -EBADF;
+	int fds[GUEST_ROOT_FDS], r;
+
+	r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
+	if (r >= 0)
+		r = make_run_dir(slot, &listen_fd, e);
+	if (r < 0)
+		return r;
+	fds[0] = root_fd;
+	fds[1] = listen_fd;
+	r = fd_send(slot->guest_fd, &message, sizeof message, fds, GUEST_ROOT_FDS);
+	if (r < 0)
+		return err_sys(e, r, "give the guest its root");
+	slot->root = *tree;
+	slot->root.fd = -EBADF;
+	disk_let_go(&slot->image);
+	close_fdp(&slot->user_fd);
+	slot->user_fd = -EBADF;
+	return 0;
+}
+
+/* The expected template may not exist, or no longer: then the root waits until it is known. */
+static int step_root(struct slot *slot, struct err *e)
+{
+	cleanup_close int fd = -EBADF;
+	struct tree tree;
+
+	if (!slot->w->expected.template_name[0] ||
+		tree_open(slot->w, slot->w->expected.template_name, &tree, NULL) < 0)
+		return 0;
+	fd = tree.fd;
+	return slot_give_root(slot, &tree, e);
+}
+
+/* For a request that is here already: its own template follows at once, so none is guessed. */
+int slot_finish(struct slot *slot, struct err *e)
+{
+	int r = 1;
+
+	slot->cold = true;
+	while (r > 0)
+		r = slot_step(slot, e);
+	return r;
+}
+
+int slot_step(struct slot *slot, struct err *e)
+{
+	static const struct {
+		const char *name;
+		int (*run)(struct slot *slot, struct err *e);
+	} steps[] = {
+		{ "copy-image", step_copy_image },
+		{ "attach-image", step_attach_image },
+		{ "mount-image", step_mount_image },
+		{ "cgroup", step_cgroup },
+		{ "clone", step_clone },
+		{ "number", step_number },
+		{ "root", step_root },
+	};
+	int64_t from_us = time_now_us();
+	int at = slot->next_step++, r = 0;
+
+	if (!slot->cold || steps[at].run != step_root)
+		r = steps[at].run(slot, e);
+	if (r < 0)
+		return err_wrap(e, r, "prepare a sandbox: %s", steps[at].name);
+	log_debug("slot.step", "slot=%s step=%s us=%" PRId64, slot->key, steps[at].name,
+		time_now_us() - from_us);
+	if (slot->next_step < (int)ARRAY_SIZE(steps))
+		return 1;
+	slot->state = SLOT_IDLE;
+	return 0;
+}

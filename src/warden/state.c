@@ -1,0 +1,119 @@
+#include "warden/state.h"
+#include "warden/net.h"
+
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+int state_write(int dir_fd, const struct state *s, struct err *e)
+{
+	char text[160];
+	int n = snprintf(text, sizeof text,
+		"atoll-slot 1\nkey %s\npid %d\nstart %" PRIu64 "\nnumber %d\nloop %d\n", s->key,
+		(int)s->pid, s->start_time, s->number, s->loop);
+
+	return file_replace(dir_fd, "state", str_make(text, (size_t)n), 0600, e);
+}
+
+/* The next line must be `name` and a value. */
+static bool take_line(struct str *rest, const char *name, struct str *ret)
+{
+	struct str line, word;
+
+	if (!str_split(rest, '\n', &line) || !str_split(&line, ' ', &word) || !str_is(word, name))
+		return false;
+	*ret = line;
+	return true;
+}
+
+static bool take_int(struct str *rest, const char *name, int64_t min, int64_t max, int64_t *ret)
+{
+	struct str value;
+
+	return take_line(rest, name, &value) && str_to_int(value, min, max, ret) >= 0;
+}
+
+static bool is_key(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++)
+		if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789", s.p[i]) || !s.p[i])
+			return false;
+	return s.n == sizeof((struct state *)0)->key - 1;
+}
+
+int state_parse(struct str text, struct state *ret)
+{
+	int64_t version, pid, start, number, loop;
+	struct state s = { 0 };
+	struct str key;
+
+	if (!take_int(&text, "atoll-slot", 1, 1, &version) || !take_line(&text, "key", &key) ||
+		!is_key(key) || !take_int(&text, "pid", 2, INT32_MAX, &pid) ||
+		!take_int(&text, "start", 0, INT64_MAX, &start) ||
+		!take_int(&text, "number", 1, NET_MAX_NUMBER, &number) ||
+		!take_int(&text, "loop", -1, 1 << 20, &loop) || text.n)
+		return -EINVAL;
+	memcpy(s.key, key.p, key.n);
+	s.pid = (pid_t)pid;
+	s.start_time = (uint64_t)start;
+	s.number = (int)number;
+	s.loop = (int)loop;
+	*ret = s;
+	return 0;
+}
+
+/* Only a file that root wrote counts: the data directory as a whole is the server's. */
+int state_read(int dir_fd, struct state *ret, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	cleanup_close int fd = openat(dir_fd, "state", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, -errno, "open state");
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || st.st_nlink != 1)
+		return err_set(e, -EPERM, "state is not a file of the warden's");
+	r = fd_read_all(fd, &text);
+	if (r >= 0)
+		r = state_parse(buf_str(&text), ret);
+	return r < 0 ? err_sys(e, r, "read state") : 0;
+}
+
+int process_start_time(pid_t pid, uint64_t *ret)
+{
+	enum {
+		FIELD_AFTER_NAME = 20, /* start time is field 22; fields are counted from the state, 3 */
+	};
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	struct str rest, field = STR_NONE;
+	int64_t value;
+	char path[32];
+	int r;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	r = file_read(AT_FDCWD, path, &text, NULL);
+	if (r < 0)
+		return r;
+	/* The name may contain anything, also spaces and brackets; the last bracket ends it. */
+	rest = buf_str(&text);
+	for (const char *p = rest.p; (p = memchr(p, ')', text.n - (size_t)(p - text.p))); p++)
+		rest = str_make(p + 1, text.n - (size_t)(p + 1 - text.p));
+	rest = str_trim(rest);
+	for (int i = 0; i < FIELD_AFTER_NAME; i++)
+		if (!str_split(&rest, ' ', &field))
+			return -EPROTO;
+	r = str_to_int(field, 0, INT64_MAX, &value);
+	if (r >= 0)
+		*ret = (uint64_t)value;
+	return r;
+}
+
+int open_beneath(int dir_fd, const char *path, int flags)
+{
+	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	int fd = (int)syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
+
+	return fd < 0 ? -errno : fd;
+}

@@ -1,0 +1,43 @@
+/* A real warden with a probe guest in a data directory of its own, spoken to as the server would. */
+#pragma once
+
+#include "base/base.h"
+#include "warden/proto.h"
+
+#include <sys/types.h>
+
+struct harness {
+	char dir[64];
+	pid_t warden;
+	int fd;
+	uint64_t tag;
+};
+
+/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. */
+int harness_start(struct harness *h, const char *network, int pool, struct err *e);
+/* Only the warden, on the directory that is there. */
+int harness_start_warden(struct harness *h, const char *network, int pool, struct err *e);
+void harness_kill_warden(struct harness *h); /* SIGKILL */
+void harness_stop_warden(struct harness *h); /* closes its socket and waits for it */
+void harness_stop(struct harness *h);	     /* also removes the directory */
+
+struct warden_request harness_request(struct harness *h, enum warden_op op, const char *id);
+int harness_send(struct harness *h, const struct warden_request *q, int fd);
+/* The next message, within 15 s. A descriptor that came along goes to ret_fd, or is closed. */
+int harness_receive(struct harness *h, struct warden_reply *ret, int *ret_fd);
+/* Request and its answer; the code in it. */
+int harness_create(struct harness *h, const char *id);
+int harness_destroy(struct harness *h, const char *id);
+int harness_ask(struct harness *h, const struct warden_request *q, int fd, struct warden_reply *ret);
+/* A sealed memfd. */
+int harness_settings(void);
+/* What the probe guest in the sandbox says to a command; "" when it does not answer. */
+const char *harness_inside(struct harness *h, const char *id, const char *command);
+
+/* What a test must leave as it found it. */
+struct census {
+	int processes, mounts, cgroups, links, loops, files;
+};
+struct census census_take(const struct harness *h);
+/* Waits for the counts to be those of `before`, up to 5 s; -1 and a note on stdout if not. */
+int census_wait(const struct harness *h, const struct census *before);

@@ -1,0 +1,304 @@
+/* The real warden, the real kernel, a probe guest. Needs root. */
+#include "warden/test-harness.h"
+
+#include "test.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#define NETWORK "10.199.0.0/16"
+
+#define START(h, network, pool)                                              \
+	CLEANUP(harness_stop) struct harness h = { .fd = -EBADF };           \
+	do {                                                                 \
+		struct err start_e = { 0 };                                  \
+		if (harness_start(&(h), network, pool, &start_e) == -EPERM)  \
+			TEST_SKIP(start_e.msg);                              \
+		if (start_e.code < 0)                                        \
+			TEST_FAIL("start: %s", start_e.msg);                 \
+	} while (0)
+
+TEST(a_sandbox_is_a_machine_of_its_own)
+{
+	START(h, NETWORK, 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/self/status"), "NSpid:\t1\n"));
+	ASSERT_STR(harness_inside(&h, "one", "read /proc/sys/kernel/hostname"), "atoll\n");
+	ASSERT_STR(harness_inside(&h, "one", "read /etc/hostname"), "atoll\n");
+	ASSERT(strstr(harness_inside(&h, "one", "read /etc/hosts"), "localhost"));
+	ASSERT(harness_inside(&h, "one", "read /etc/resolv.conf")[0] != '-');
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/self/cgroup"), ":/\n"));
+	ASSERT(!strstr(harness_inside(&h, "one", "read /proc/self/cgroup"), "atoll"));
+	ASSERT_STR(harness_inside(&h, "one", "list /"), "sys\nproc\ndev\netc\n");
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+}
+
+TEST(root_inside_is_nobody_outside)
+{
+	struct stat st;
+	char path[128];
+
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/self/status"), "Uid:\t0\t0\t0\t0"));
+	/* The map: 0 inside, far away outside. */
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/self/uid_map"), " 18"));
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/mine hello"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "stat /etc/mine"), "100644 0 0");
+	ASSERT_STR(harness_inside(&h, "one", "read /etc/mine"), "hello");
+	/* The template below stays as it was. */
+	(void)snprintf(path, sizeof path, "%s/templates/empty/rootfs/etc/mine", h.dir);
+	ASSERT(stat(path, &st) < 0);
+}
+
+TEST(devices_and_mounts_are_what_linux_expects)
+{
+	static const char *const devices[] = { "null", "zero", "full", "random", "urandom", "tty" };
+
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+		char command[64];
+
+		(void)snprintf(command, sizeof command, "stat /dev/%s", devices[i]);
+		ASSERT(strncmp(harness_inside(&h, "one", command), "20666 ", 6) == 0);
+	}
+	ASSERT_STR(harness_inside(&h, "one", "write /dev/null x"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "write /dev/full x"), "-28");
+	ASSERT_STR(harness_inside(&h, "one", "stat /dev/shm"), "41777 0 0");
+	ASSERT(strncmp(harness_inside(&h, "one", "stat /dev/ptmx"), "20666 ", 6) == 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /dev/shm/x y"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "write /sys/x y"), "-30");
+	ASSERT(!strstr(harness_inside(&h, "one", "read /proc/self/mountinfo"), h.dir));
+	ASSERT_EQ(strlen(harness_inside(&h, "one", "list /proc/acpi")) > 4, 0);
+}
+
+TEST(the_kernels_own_files_are_masked)
+{
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT(strncmp(harness_inside(&h, "one", "stat /proc/keys"), "100", 3) != 0);
+	ASSERT(strncmp(harness_inside(&h, "one", "stat /proc/timer_list"), "100", 3) != 0);
+	ASSERT(strncmp(harness_inside(&h, "one", "stat /proc/kcore"), "100", 3) != 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /proc/sys/kernel/hostname x"), "-30");
+	ASSERT_STR(harness_inside(&h, "one", "write /proc/sysrq-trigger h"), "-30");
+	ASSERT_STR(harness_inside(&h, "one", "list /sys/firmware"), "");
+}
+
+TEST(system_calls_and_capabilities_are_a_containers)
+{
+	static const struct {
+		const char *call, *want;
+	} cases[] = {
+		{ "call unshare-user", "-1" },	{ "call unshare-files", "0" },
+		{ "call clone-user", "-1" },	{ "call clone3", "-38" },
+		{ "call keyctl", "-1" },	{ "call bpf", "-1" },
+		{ "call perf", "-1" },		{ "call userfaultfd", "-1" },
+		{ "call io-uring", "-1" },	{ "call setns", "-1" },
+		{ "call mount", "-1" },		{ "call unknown", "-38" },
+		{ "call x32-getpid", "-38" },	{ "call socket-inet", "0" },
+		{ "call socket-alg", "-97" },	{ "call socket-vsock", "-97" },
+	};
+	const char *status;
+
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		ASSERT_STR(harness_inside(&h, "one", cases[i].call), cases[i].want);
+	status = harness_inside(&h, "one", "read /proc/self/status");
+	ASSERT(strstr(status, "CapEff:\t00000000a80425fb"));
+	ASSERT(strstr(status, "CapBnd:\t00000000a80425fb"));
+	ASSERT(strstr(status, "CapInh:\t0000000000000000"));
+	ASSERT(strstr(status, "NoNewPrivs:\t0"));
+	ASSERT(strstr(status, "Seccomp:\t2"));
+}
+
+TEST(limits_are_in_force)
+{
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "alloc 64"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "alloc 256"), "9");
+	ASSERT_STR(harness_inside(&h, "one", "fork 200"), "63");
+	ASSERT(str_to_int(str_of(harness_inside(&h, "one", "disk")), 40, 64, &(int64_t){ 0 }) == 0);
+}
+
+TEST(no_descriptor_of_the_host_is_open_inside)
+{
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	/* 0-2, the listening socket, the settings, this connection, and the directory being read. */
+	ASSERT_STR(harness_inside(&h, "one", "list /proc/self/fd"), "0\n1\n2\n3\n4\n5\n6\n");
+}
+
+TEST(the_network_reaches_neither_host_nor_neighbour)
+{
+	START(h, NETWORK, 2);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_create(&h, "two"), 0);
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/net/dev"), "eth0"));
+	ASSERT_STR(harness_inside(&h, "one", "connect 127.0.0.1 9"), "-111");
+	ASSERT_STR(harness_inside(&h, "one", "connect 169.254.169.254 80"), "-110");
+	ASSERT_STR(harness_inside(&h, "one", "connect 10.199.0.2 22"), "-110");
+	ASSERT_STR(harness_inside(&h, "one", "connect 10.199.0.5 9"), "-110");
+}
+
+/* As runtime/local does: mapped IPv4 first, then ::1 on the same socket. */
+static int dial(struct harness *h, const char *id, const char *address, int port)
+{
+	struct warden_request q = harness_request(h, WARDEN_SOCKET, id);
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	struct warden_reply reply = { 0 };
+	cleanup_close int fd = -EBADF;
+	struct pollfd p = { .events = POLLIN };
+	char text[8] = "";
+
+	if (harness_send(h, &q, -EBADF) < 0 || harness_receive(h, &reply, &fd) < 0)
+		return -EPIPE;
+	if (reply.e.code < 0)
+		return reply.e.code;
+	memcpy(a.sin6_addr.s6_addr, address, 16);
+	p.fd = fd;
+	if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0 && errno != EINPROGRESS)
+		return -errno;
+	if (poll(&p, 1, 2000) != 1)
+		return -ETIMEDOUT;
+	if (read(fd, text, sizeof text) != 5)
+		return -errno;
+	return strcmp(text, "hello") == 0 ? 0 : -EPROTO;
+}
+
+TEST(a_dialled_socket_reaches_servers_on_the_loopback_inside)
+{
+	static const char v4[] = "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\1";
+	static const char v6[] = "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1";
+
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "listen 4 8080"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "listen 6 8081"), "0");
+	ASSERT_EQ(dial(&h, "one", v4, 8080), 0);
+	ASSERT_EQ(dial(&h, "one", v6, 8081), 0);
+	ASSERT_EQ(dial(&h, "one", v4, 8082), -ECONNREFUSED);
+	ASSERT_EQ(dial(&h, "nobody", v4, 8080), -ENOENT);
+}
+
+TEST(bad_requests_are_refused_and_nothing_is_lost)
+{
+	struct warden_reply reply = { 0 };
+	struct warden_request q;
+	cleanup_close int fd = harness_settings(), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	START(h, "none", 1);
+	q = harness_request(&h, WARDEN_CREATE, "one");
+	(void)snprintf(q.template_name, sizeof q.template_name, "missing");
+	ASSERT_EQ(harness_ask(&h, &q, fd, &reply), -ENOENT);
+	q = harness_request(&h, WARDEN_CREATE, "one");
+	ASSERT_EQ(harness_ask(&h, &q, null, &reply), -EINVAL);
+	q = harness_request(&h, WARDEN_CREATE, "..");
+	ASSERT_EQ(harness_ask(&h, &q, fd, &reply), -EINVAL);
+	ASSERT_EQ(harness_destroy(&h, "one"), -ENOENT);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_create(&h, "one"), -EEXIST);
+	ASSERT(strcmp(harness_inside(&h, "one", "stat /dev/null"), "") != 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), -ENOENT);
+}
+
+TEST(a_guest_that_ends_by_itself_is_reported_and_removed)
+{
+	struct warden_reply reply = { 0 };
+	struct census before;
+
+	START(h, NETWORK, 0);
+	before = census_take(&h);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	(void)harness_inside(&h, "one", "exit 3");
+	ASSERT_EQ(harness_receive(&h, &reply, NULL), 0);
+	ASSERT_EQ(reply.kind, WARDEN_EXITED);
+	ASSERT_STR(reply.id, "one");
+	ASSERT_STR(reply.e.msg, "the guest exited with status 3");
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(destroying_leaves_nothing)
+{
+	struct census before;
+	char id[16];
+
+	START(h, NETWORK, 0);
+	ASSERT_EQ(harness_create(&h, "first"), 0); /* which makes the blank image */
+	ASSERT_EQ(harness_destroy(&h, "first"), 0);
+	(void)usleep(200000);
+	before = census_take(&h);
+	for (int i = 0; i < 5; i++) {
+		(void)snprintf(id, sizeof id, "s%d", i);
+		ASSERT_EQ(harness_create(&h, id), 0);
+	}
+	for (int i = 0; i < 5; i++) {
+		(void)snprintf(id, sizeof id, "s%d", i);
+		ASSERT_EQ(harness_destroy(&h, id), 0);
+	}
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(sandboxes_outlive_a_killed_warden_and_the_next_one_takes_over)
+{
+	struct warden_reply reply = { 0 };
+	struct warden_request q;
+	struct err e = { 0 };
+
+	START(h, NETWORK, 2);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_create(&h, "two"), 0);
+	(void)usleep(100000); /* let some slots be half-made */
+	harness_kill_warden(&h);
+	ASSERT(strcmp(harness_inside(&h, "one", "stat /dev/null"), "") != 0);
+	(void)harness_inside(&h, "two", "exit 0"); /* while nobody looks */
+	(void)usleep(50000);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 0, &e), 0);
+	q = harness_request(&h, WARDEN_LIST, "");
+	ASSERT_EQ(harness_send(&h, &q, -EBADF), 0);
+	ASSERT_EQ(harness_receive(&h, &reply, NULL), 0);
+	ASSERT_EQ(reply.kind, WARDEN_LISTED);
+	ASSERT_STR(reply.id, "one");
+	ASSERT_EQ(harness_receive(&h, &reply, NULL), 0);
+	ASSERT_EQ(reply.kind, WARDEN_REPLY);
+	ASSERT_EQ(harness_destroy(&h, "two"), -ENOENT);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_create(&h, "two"), 0);
+	ASSERT_EQ(harness_destroy(&h, "two"), 0);
+}
+
+TEST(two_wardens_do_not_share_a_data_directory)
+{
+	struct harness second = { .fd = -EBADF };
+	struct err e = { 0 };
+
+	START(h, "none", 0);
+	memcpy(second.dir, h.dir, sizeof second.dir);
+	ASSERT_EQ(harness_start_warden(&second, "none", 0, &e), -EBUSY);
+	second.dir[0] = '\0';
+	harness_stop(&second);
+}
+
+TEST(the_whole_run_leaves_the_host_as_it_was)
+{
+	struct harness none = { .fd = -EBADF };
+	struct census before = census_take(&none);
+
+	{
+		START(h, NETWORK, 3);
+		for (int i = 0; i < 4; i++) {
+			char id[16];
+
+			(void)snprintf(id, sizeof id, "s%d", i);
+			ASSERT_EQ(harness_create(&h, id), 0);
+			ASSERT_EQ(harness_destroy(&h, id), 0);
+		}
+	}
+	ASSERT_EQ(census_wait(&none, &before), 0);
+}

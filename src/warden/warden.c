@@ -1,0 +1,366 @@
+/* The beginning and the end of a warden: finding its directories and the host's abilities, taking over
+ * what an earlier one left, and going without leaving anything that nobody knows. */
+#include "warden/warden.h"
+#include "warden/state.h"
+
+#include <dirent.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/sendfile.h>
+
+enum {
+	FAREWELL_MS = 5000,
+	DEFAULT_MEMORY_MB = 512,
+	DEFAULT_CPU_PERCENT = 200,
+	DEFAULT_PIDS = 4096,
+};
+
+/* DATA belongs to the server; these directories in it do not. */
+static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct err *e)
+{
+	cleanup_close int fd = -EBADF;
+	struct stat st;
+	int r = dir_make(at, name, mode, e);
+
+	if (r < 0)
+		return r;
+	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, -errno, "open %s in the data directory", name);
+	if (st.st_uid != 0 || st.st_mode & 022)
+		return err_set(e, -EPERM, "'%s' in the data directory must belong to root alone", name);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+static int open_dirs(struct warden *w, int *ret_images, struct err *e)
+{
+	const struct options *o = w->options;
+	cleanup_close int data = open(o->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (data < 0)
+		return err_sys(e, -errno, "open data directory %s", o->data_dir);
+	r = open_own_dir(data, "run", 0711, &w->run_fd, e);
+	if (r >= 0)
+		r = open_own_dir(data, "images", 0700, ret_images, e);
+	if (r < 0)
+		return r;
+	if (!o->templates_dir)
+		(void)mkdirat(data, "templates", 0755);
+	w->templates_fd = openat(data, o->templates_dir ? o->templates_dir : "templates",
+		O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (w->templates_fd < 0)
+		return err_sys(e, -errno, "open the templates directory");
+	w->lock_fd = openat(w->run_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (w->lock_fd < 0)
+		return err_sys(e, -errno, "open run/.lock");
+	if (flock(w->lock_fd, LOCK_EX | LOCK_NB) < 0)
+		return err_set(e, -EBUSY, "another warden works on %s", o->data_dir);
+	return 0;
+}
+
+/* Short, and the same for the same directory whatever it is called by. */
+static int instance_name(const char *data_dir, char ret[9], struct err *e)
+{
+	cleanup_free char *path = realpath(data_dir, NULL);
+	uint8_t digest[SHA256_SIZE];
+
+	if (!path)
+		return err_sys(e, -errno, "find %s", data_dir);
+	sha256(path, strlen(path), digest);
+	hex_encode(digest, 4, ret);
+	return 0;
+}
+
+static int own_directory(char *ret, size_t size, struct err *e)
+{
+	ssize_t n = readlink("/proc/self/exe", ret, size - 1);
+	char *slash;
+
+	if (n < 0)
+		return err_sys(e, -errno, "read /proc/self/exe");
+	ret[n] = '\0';
+	slash = strrchr(ret, '/');
+	if (slash)
+		*slash = '\0';
+	return 0;
+}
+
+static int copy_file(int from, int to, struct err *e)
+{
+	struct stat st;
+	off_t at = 0;
+
+	if (fstat(from, &st) < 0)
+		return err_sys(e, -errno, "stat the guest program");
+	while (at < st.st_size) {
+		ssize_t n = sendfile(to, from, &at, (size_t)(st.st_size - at));
+
+		if (n <= 0)
+			return err_sys(e, n < 0 ? -errno : -EIO, "copy the guest program");
+	}
+	return 0;
+}
+
+static int exec_memfd(void)
+{
+	int fd = -1;
+
+#ifdef MFD_EXEC
+	fd = memfd_create("atoll-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_EXEC);
+#endif
+	return fd >= 0 ? fd : memfd_create("atoll-guest", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+/* In memory and sealed: a template needs no copy of it, and nobody inside can change what the next
+ * sandbox will run. */
+static int load_guest(struct warden *w, struct err *e)
+{
+	cleanup_close int file = -EBADF, memory = exec_memfd();
+	char dir[3500], path[4096];
+	int r = own_directory(dir, sizeof dir, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof path, "%s/atoll-guest", dir);
+	file = open(w->options->guest_path ? w->options->guest_path : path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return err_sys(e, -errno, "open the guest program %s",
+			w->options->guest_path ? w->options->guest_path : path);
+	if (memory < 0)
+		return err_sys(e, -errno, "memfd_create");
+	r = copy_file(file, memory, e);
+	if (r < 0)
+		return r;
+	if (fcntl(memory, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		return err_sys(e, -errno, "seal the guest program");
+	w->guest_fd = TAKE_FD(memory);
+	return 0;
+}
+
+void warden_init(struct warden *w, const struct options *o)
+{
+	w->options = o;
+	w->run_fd = w->templates_fd = w->guest_fd = w->lock_fd = -EBADF;
+	w->cgroups = (struct cgroups)CGROUPS_INIT;
+	w->network = (struct network)NETWORK_INIT;
+	w->disk = (struct disk)DISK_INIT;
+	w->rootfs = (struct rootfs)ROOTFS_INIT;
+	list_init(&w->slots);
+	list_init(&w->replies);
+	w->expected.disk_bytes = (uint64_t)o->disk_mb << 20;
+	w->expected.limits = (struct limits){ (uint64_t)DEFAULT_MEMORY_MB << 20,
+		DEFAULT_CPU_PERCENT, DEFAULT_PIDS };
+	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
+		o->template_name);
+}
+
+int warden_open(struct warden *w, struct err *e)
+{
+	struct resolvers resolvers;
+	char instance[9];
+	int images = -EBADF, r;
+
+	if (geteuid() != 0)
+		return err_set(e, -EPERM, "the warden must be started by root");
+	r = open_dirs(w, &images, e);
+	if (r >= 0)
+		r = load_guest(w, e);
+	if (r >= 0)
+		r = instance_name(w->options->data_dir, instance, e);
+	if (r >= 0)
+		r = cgroups_open(&w->cgroups, instance, e);
+	if (r >= 0)
+		r = rootfs_open(&w->rootfs, w->run_fd, e);
+	if (r >= 0)
+		r = net_parse(w->options->network, &w->network, e);
+	resolv_read(&resolvers);
+	if (r >= 0)
+		r = net_open(&w->network, &resolvers, e);
+	if (r < 0)
+		close_fdp(&images);
+	else
+		r = disk_open(&w->disk, images, &resolvers, e);
+	return r < 0 ? r : disk_prepare(&w->disk, w->expected.disk_bytes, e);
+}
+
+void warden_close(struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		list_remove(&slot->node);
+		loop_io_remove(&slot->exit_io);
+		loop_io_remove(&slot->guest_io);
+		loop_timer_cancel(&slot->timer);
+		close_fdp(&slot->pid_fd);
+		close_fdp(&slot->net_fd);
+		close_fdp(&slot->user_fd);
+		close_fdp(&slot->guest_fd);
+		disk_let_go(&slot->image);
+		free(slot);
+	}
+	loop_timer_cancel(&w->refill);
+	loop_timer_cancel(&w->farewell);
+	map_done(&w->by_id);
+	net_close(&w->network);
+	cgroups_close(&w->cgroups);
+	disk_close(&w->disk);
+	close_fdp(&w->run_fd);
+	close_fdp(&w->templates_fd);
+	close_fdp(&w->guest_fd);
+	close_fdp(&w->lock_fd);
+}
+
+/* A process that is what the file says, held by a descriptor: pids are used again. */
+static int open_process(const struct warden *w, const struct state *s)
+{
+	int fd = pidfd_open(s->pid, 0);
+	uint64_t start = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (process_start_time(s->pid, &start) < 0 || start != s->start_time ||
+		!cgroup_holds(&w->cgroups, s->key, s->pid)) {
+		(void)close(fd);
+		return -ESRCH;
+	}
+	return fd;
+}
+
+static int open_net(pid_t pid)
+{
+	char path[64];
+	int fd;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/ns/net", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -EBADF : fd;
+}
+
+static struct slot *slot_of_key(const struct warden *w, const char *key)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (strcmp(slot->key, key) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+/* A slot known only by name, to be taken apart. */
+static struct slot *known_slot(struct warden *w, const char *key, const char *id)
+{
+	struct slot *slot = slot_new(w, &w->expected);
+
+	(void)snprintf(slot->key, sizeof slot->key, "%s", key);
+	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
+	if (key[0])
+		disk_name(&w->disk, key, &slot->image);
+	return slot;
+}
+
+static void remove_leftover(void *arg, const char *key)
+{
+	struct warden *w = arg;
+	struct err why = { .code = -ECANCELED };
+
+	if (strlen(key) != SLOT_KEY_SIZE - 1 || slot_of_key(w, key))
+		return;
+	log_info("slot.leftover", "slot=%s", log_quote(str_of(key)));
+	slot_end(known_slot(w, key, ""), &why);
+}
+
+static int adopt(struct warden *w, const struct state *s, const char *id, struct err *e)
+{
+	struct slot *slot = known_slot(w, s->key, id);
+
+	slot->number = s->number;
+	slot->image.loop = s->loop;
+	slot->pid = s->pid;
+	slot->start_time = s->start_time;
+	slot->pid_fd = open_process(w, s);
+	slot->net_fd = open_net(s->pid);
+	if (slot->pid_fd < 0 || slot->net_fd < 0 || slot_watch(slot, e) < 0) {
+		slot->number = 0;
+		slot_end(slot, &(struct err){ .code = -ESRCH });
+		return err_set(e, -ESRCH, "it has ended");
+	}
+	net_adopt(&w->network, s->number);
+	slot->state = SLOT_RUNNING;
+	(void)map_put(&w->by_id, str_of(slot->id), slot);
+	return 0;
+}
+
+static void adopt_dir(struct warden *w, const char *name)
+{
+	cleanup_close int fd = openat(w->run_fd, name,
+		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct state s = { 0 };
+	struct err e = { 0 };
+
+	if (fd < 0 || strlen(name) >= WARDEN_ID_SIZE)
+		return;
+	if (state_read(fd, &s, &e) < 0)
+		slot_end(known_slot(w, "", name), &e);
+	else if (adopt(w, &s, name, &e) >= 0)
+		log_info("sandbox.adopted", "sandbox=%s pid=%d", name, (int)s.pid);
+	if (e.code < 0)
+		log_info("sandbox.gone", "sandbox=%s err=%s", name, log_quote(str_of(e.msg)));
+}
+
+/* The named ones first; then every key that is in none of them belongs to nobody. */
+void warden_adopt(struct warden *w)
+{
+	int fd = openat(w->run_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			adopt_dir(w, entry->d_name);
+	if (dir)
+		rewinddir(dir);
+	while (dir && (entry = readdir(dir)))
+		if (entry->d_name[0] == '.')
+			remove_leftover(w, entry->d_name + 1);
+	if (dir)
+		(void)closedir(dir);
+	cgroup_each(&w->cgroups, remove_leftover, w);
+	disk_each(&w->disk, remove_leftover, w);
+}
+
+static void farewell(void *arg)
+{
+	struct warden *w = arg;
+
+	loop_stop(w->loop);
+}
+
+void warden_leave(struct warden *w)
+{
+	struct err why = { .code = -ECANCELED };
+	bool waiting = false;
+
+	if (!w->leaving) {
+		w->leaving = true;
+		loop_timer_cancel(&w->refill);
+		loop_timer_init(&w->farewell, w->loop, farewell, w);
+		loop_timer_set(&w->farewell, loop_now_ms(w->loop) + FAREWELL_MS);
+	}
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE)
+			slot_end(slot, &why);
+		waiting |= slot->state == SLOT_ENDING;
+	}
+	if (!waiting)
+		loop_stop(w->loop);
+}

@@ -1,0 +1,149 @@
+/* warden - the one part that is root: makes and removes sandboxes of this machine.
+ * Owns:   the sandboxes' kernel objects: processes, namespaces, mounts, cgroups, links, images.
+ * Uses:   base, loop.
+ * Never:  listens on a network, parses JSON or HTTP, decides who may have a sandbox or for how long.
+ *
+ * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared ahead,
+ * one small step per loop turn, up to a guest that waits sealed in the expected template's root; to
+ * create is then to name it. What the warden knows is also in DATA/run and the cgroup tree, so that
+ * the next warden finds it. */
+#pragma once
+
+#include "base/base.h"
+#include "loop/loop.h"
+#include "warden/cgroup.h"
+#include "warden/disk.h"
+#include "warden/net.h"
+#include "warden/proto.h"
+#include "warden/rootfs.h"
+
+#include <sys/stat.h>
+
+struct options {
+	const char *data_dir, *templates_dir, *network, *guest_path, *template_name;
+	int64_t server_uid, pool, disk_mb;
+	bool debug, probe;
+};
+int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
+/* Prints what this host can, one line per check; returns the exit status. */
+int probe_host(const struct options *options);
+
+enum {
+	SLOT_KEY_SIZE = 17,
+	BOOT_DEADLINE_MS = 10000,
+};
+
+/* What the next request will probably want: what the last one did. */
+struct expectation {
+	char template_name[WARDEN_NAME_SIZE];
+	uint64_t disk_bytes;
+	struct limits limits;
+};
+
+struct warden {
+	struct loop *loop;
+	const struct options *options;
+	int run_fd, templates_fd, guest_fd, lock_fd;
+	struct cgroups cgroups;
+	struct network network;
+	struct disk disk;
+	struct rootfs rootfs;
+
+	struct list slots;	/* all of them */
+	struct map by_id;	/* those with a name */
+	struct slot *making;	/* the one being prepared in the background */
+	struct expectation expected;
+	struct loop_timer refill;
+	int64_t refill_pause_ms; /* after a failure; doubles */
+
+	struct loop_io control;
+	struct list replies; /* waiting for room in the control socket */
+	struct loop_timer farewell;
+	bool leaving;
+};
+
+/* Before anything else; `options` is borrowed. */
+void warden_init(struct warden *w, const struct options *options);
+int warden_open(struct warden *w, struct err *e);
+void warden_close(struct warden *w);
+/* Takes over what an earlier warden left: lives with what lives, removes the rest. */
+void warden_adopt(struct warden *w);
+/* Ends what has no name yet; the loop stops when it is gone. Named sandboxes live on. */
+void warden_leave(struct warden *w);
+
+/* control.c: the server's socket. */
+int control_open(struct warden *w, struct err *e);
+void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const char *id,
+	const struct err *why, const int *fds, int n_fds);
+void control_close(struct warden *w);
+
+/* A template's tree, and what makes it that one and no other. */
+struct tree {
+	int fd;
+	dev_t dev;
+	ino_t ino;
+};
+int tree_open(const struct warden *w, const char *template_name, struct tree *ret, struct err *e);
+
+enum slot_state {
+	SLOT_MAKING,  /* some steps of preparing are left */
+	SLOT_IDLE,    /* prepared, nobody's */
+	SLOT_BOOTING, /* named, the guest has not answered yet */
+	SLOT_RUNNING,
+	SLOT_ENDING,  /* killed or dead; its objects are being removed */
+};
+
+struct waiter {
+	struct list node;
+	uint64_t tag;
+};
+
+struct slot {
+	struct warden *w;
+	struct list node;
+	enum slot_state state;
+	int next_step; /* of preparing */
+	char key[SLOT_KEY_SIZE]; /* names its cgroups, image and unnamed run directory */
+	char id[WARDEN_ID_SIZE];
+	int number; /* uid range, addresses, interface; 0: none yet */
+
+	pid_t pid;
+	uint64_t start_time; /* tells the process from a later one of the same pid */
+	int pid_fd, net_fd, user_fd, guest_fd;
+	struct loop_io exit_io, guest_io;
+	struct loop_timer timer; /* booting: the deadline; ending: the next try */
+	int64_t pause_ms, deadline_ms;
+
+	struct image image;
+	uint64_t disk_bytes;
+	struct limits limits;
+	struct tree root; /* fd is unused; dev 0: none given yet */
+	int answers;	  /* of the guest */
+
+	bool create_pending, start_sent;
+	uint64_t create_tag;
+	int64_t created_us; /* when the request came */
+	bool cold;
+	struct err why; /* of a failure, or of the end */
+	struct list waiters; /* requests to destroy it */
+};
+
+/* slot.c: preparing. */
+struct slot *slot_new(struct warden *w, const struct expectation *expected);
+/* One step. 1: more are left, 0: prepared. On failure the slot is good only for slot_end. */
+int slot_step(struct slot *slot, struct err *e);
+int slot_finish(struct slot *slot, struct err *e);
+int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e);
+uid_t slot_first_uid(const struct slot *slot);
+
+/* sandbox.c: from a request to a named sandbox and to its end. */
+void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd);
+void sandbox_destroy(struct warden *w, const struct warden_request *q);
+void sandbox_socket(struct warden *w, const struct warden_request *q);
+void sandbox_list(struct warden *w, const struct warden_request *q);
+void refill_soon(struct warden *w);
+
+/* end.c: taking apart. */
+int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's answers */
+/* Kills, waits, removes, answers whoever waits, frees. Returns at once. */
+void slot_end(struct slot *slot, const struct err *why);

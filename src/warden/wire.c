@@ -1,0 +1,98 @@
+#include "warden/wire.h"
+
+#include <sys/stat.h>
+
+static bool is_lower_or_digit(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+/* A terminated, non-empty name; the rest of the field is zero, so equal names are equal bytes. */
+static bool is_name(const char *field, size_t size, const char *also)
+{
+	size_t n = strnlen(field, size);
+
+	if (n == 0 || n == size || !is_lower_or_digit(field[0]))
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (!is_lower_or_digit(field[i]) && !strchr(also, field[i]))
+			return false;
+	for (size_t i = n; i < size; i++)
+		if (field[i])
+			return false;
+	return true;
+}
+
+static int check_range(const char *what, uint64_t value, uint64_t min, uint64_t max, struct err *e)
+{
+	if (value < min || value > max)
+		return err_set(e, -ERANGE, "%s %" PRIu64 " is outside %" PRIu64 "..%" PRIu64, what, value,
+			min, max);
+	return 0;
+}
+
+static int check_create(const struct warden_request *q, struct err *e)
+{
+	int r;
+
+	if (!is_name(q->template_name, sizeof q->template_name, "-_"))
+		return err_set(e, -EINVAL, "bad template name");
+	r = check_range("memory", q->memory_bytes, WIRE_MIN_MEMORY_BYTES, WIRE_MAX_BYTES, e);
+	if (r >= 0)
+		r = check_range("disk", q->disk_bytes, WIRE_MIN_DISK_BYTES, WIRE_MAX_BYTES, e);
+	if (r >= 0)
+		r = check_range("cpu", q->cpu_percent, WIRE_MIN_CPU_PERCENT, WIRE_MAX_CPU_PERCENT, e);
+	if (r >= 0)
+		r = check_range("pids", q->max_pids, WIRE_MIN_PIDS, WIRE_MAX_PIDS, e);
+	return r;
+}
+
+static int check_op(const struct warden_request *q, int n_fds, struct err *e)
+{
+	bool create = q->op == WARDEN_CREATE;
+
+	if (q->op < WARDEN_CREATE || q->op > WARDEN_LIST)
+		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
+	if (n_fds != (create ? 1 : 0))
+		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op, n_fds);
+	if (q->op != WARDEN_LIST && !is_name(q->id, sizeof q->id, ""))
+		return err_set(e, -EINVAL, "bad sandbox id");
+	return create ? check_create(q, e) : 0;
+}
+
+int wire_decode(const void *p, size_t n, int n_fds, struct warden_request *ret, uint64_t *ret_tag,
+	struct err *e)
+{
+	struct warden_request q;
+	int r;
+
+	*ret_tag = 0;
+	if (n != sizeof q)
+		return err_set(e, -EMSGSIZE, "a request has %zu bytes, this one %zu", sizeof q, n);
+	memcpy(&q, p, sizeof q);
+	*ret_tag = q.tag;
+	if (q.version != WARDEN_VERSION)
+		return err_set(e, -EPROTONOSUPPORT,
+			"the warden speaks version %d, the request is version %" PRIu32
+			": the server and the warden are of different builds",
+			WARDEN_VERSION, q.version);
+	r = check_op(&q, n_fds, e);
+	if (r >= 0)
+		*ret = q;
+	return r;
+}
+
+int wire_check_settings(int fd, struct err *e)
+{
+	const int wanted = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & wanted) != wanted)
+		return err_set(e, -EINVAL, "the settings are not a sealed memfd");
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(e, -EINVAL, "the settings are not a file");
+	if (st.st_size > WIRE_MAX_SETTINGS_BYTES)
+		return err_set(e, -E2BIG, "settings of %jd bytes", (intmax_t)st.st_size);
+	return 0;
+}

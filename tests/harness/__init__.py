@@ -1,0 +1,1 @@
+"""What the tests, the benches and the test runner share: a real server, and a look at the kernel."""

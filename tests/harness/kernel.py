@@ -1,0 +1,94 @@
+"""What the kernel holds on our behalf, as sets of names: the same before and after, or it leaked."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+SANDBOX_ID = re.compile(r'(?<![a-z0-9])i[a-z0-9]{20}(?![a-z0-9])')
+
+
+def processes():
+    """Our three programs, and everything that runs in a cgroup of ours."""
+    found = set()
+    for entry in os.listdir('/proc'):
+        if not entry.isdigit():
+            continue
+        try:
+            comm = pathlib.Path('/proc', entry, 'comm').read_text().strip()
+            cgroup = pathlib.Path('/proc', entry, 'cgroup').read_text()
+        except OSError:
+            continue
+        if comm.startswith('atoll') or '/atoll' in cgroup:
+            found.add(f'{entry} {comm}')
+    return found
+
+
+def mounts():
+    text = pathlib.Path('/proc/self/mountinfo').read_text()
+    return {' '.join(line.split()[3:5]) for line in text.splitlines()}
+
+
+def interfaces():
+    return {name for name in os.listdir('/sys/class/net') if name.startswith('at')}
+
+
+def cgroups():
+    found = set()
+    for root, names, _ in os.walk('/sys/fs/cgroup'):
+        found.update(os.path.join(root, name) for name in names if '/atoll/' in f'{root}/{name}')
+    return found
+
+
+def loop_devices():
+    found = set()
+    for backing in pathlib.Path('/sys/block').glob('loop*/loop/backing_file'):
+        try:
+            found.add(f'{backing.parts[3]} {backing.read_text().strip()}')
+        except OSError:
+            continue
+    return found
+
+
+def nft_tables():
+    try:
+        answer = subprocess.run(['nft', '-j', 'list', 'tables'], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+    tables = (item.get('table') for item in json.loads(answer.stdout)['nftables'])
+    return {f"{table['family']} {table['name']}" for table in tables if table}
+
+
+KINDS = {
+    'processes': processes,
+    'mounts': mounts,
+    'network interfaces': interfaces,
+    'cgroups': cgroups,
+    'loop devices': loop_devices,
+    'nft tables': nft_tables,
+}
+
+
+def snapshot():
+    return {kind: look() for kind, look in KINDS.items()}
+
+
+def leaked(before, seconds=10):
+    """What is there now and was not before; the kernel gets a moment to finish its own tidying."""
+    deadline = time.monotonic() + seconds
+    while True:
+        now = snapshot()
+        more = {kind: sorted(now[kind] - before[kind]) for kind in KINDS}
+        if not any(more.values()) or time.monotonic() > deadline:
+            return more
+        time.sleep(0.2)
+
+
+def sandbox_files(data):
+    """Files and directories below a data directory that carry a sandbox's id."""
+    found = []
+    for root, directories, files in os.walk(data):
+        found += [os.path.join(root, name) for name in directories + files
+                  if SANDBOX_ID.search(name)]
+    return sorted(found)

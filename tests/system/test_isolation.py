@@ -1,0 +1,137 @@
+"""From inside a sandbox: what it is given, what it cannot have, and that its limits hold."""
+import contextlib
+import os
+import socket
+import threading
+import unittest
+
+from harness.sandbox import Sandbox
+
+
+class Inside(unittest.TestCase):
+    """One sandbox for all of these."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.box = Sandbox()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.box.kill()
+
+    def out(self, command, user=None):
+        result = self.box.run(command, user)
+        self.assertEqual(result.exit_code, 0, result.stdout + result.stderr)
+        return result.text().strip()
+
+    def refused(self, command, user='root'):
+        result = self.box.run(command, user)
+        self.assertNotEqual(result.exit_code, 0, f'{command}: {result.text()}')
+
+    def test_root_inside_is_nobody_outside(self):
+        first, host, count = self.out('cat /proc/self/uid_map', 'root').split()
+        self.assertEqual((first, count), ('0', '65536'))
+        self.assertGreaterEqual(int(host), 0x70000000)
+
+    def test_every_namespace_is_its_own(self):
+        for name in ('user', 'mnt', 'pid', 'net', 'ipc', 'uts', 'cgroup'):
+            inside = self.out(f'readlink /proc/self/ns/{name}', 'root')
+            self.assertNotEqual(inside, os.readlink(f'/proc/self/ns/{name}'))
+
+    def test_it_sees_only_its_own_processes(self):
+        self.assertEqual(self.out('cat /proc/1/comm'), 'atoll-guest')
+        self.assertLess(int(self.out('ls -d /proc/[0-9]* | wc -l')), 20)
+
+    def test_a_normal_linux(self):
+        for command in ('test -c /dev/null && echo x >/dev/null', 'test -c /dev/urandom',
+                        'head -c 8 /dev/urandom | wc -c | grep -qx 8', 'test -d /dev/pts',
+                        'touch /dev/shm/x', 'touch /tmp/x', 'ls /sys/class >/dev/null',
+                        'grep -q localhost /etc/hosts', 'test -f /etc/resolv.conf',
+                        'ls -l /proc/self/fd >/dev/null', 'getent hosts localhost',
+                        'echo hi | sudo tee /root/x >/dev/null', 'script -qc true /dev/null'):
+            self.out(command)
+
+    def test_disk_shows_its_own_size(self):
+        size = int(self.out("df --output=size -BM / | tail -1 | tr -dc 0-9"))
+        self.assertLess(size, 11000)
+
+    def test_what_root_may_not(self):
+        for command in ('mount -t tmpfs none /mnt', 'mknod /tmp/sda b 8 0 && head -c1 /tmp/sda',
+                        'unshare -m true', 'unshare -U true', 'dmesg', 'echo 1 >/proc/sys/kernel/panic',
+                        'echo b >/proc/sysrq-trigger', 'echo x >/sys/power/state',
+                        'head -c1 /proc/kcore | grep -q .', 'hostname other', 'date -s 2001-01-01',
+                        'modprobe dummy', 'swapoff -a && swapon /dev/vda',
+                        'ip link add dummy0 type dummy', 'nft list ruleset'):
+            with self.subTest(command):
+                self.refused(command)
+
+    def test_no_way_to_the_hosts_cgroups(self):
+        self.refused('ls /sys/fs/cgroup/*/atoll')
+
+    def test_capabilities_are_a_containers(self):
+        held = int(self.out("sed -n 's/^CapBnd:\\s*//p' /proc/self/status", 'root'), 16)
+        for name, bit in (('sys_admin', 21), ('sys_module', 16), ('sys_rawio', 17), ('sys_ptrace', 19),
+                          ('sys_boot', 22), ('net_admin', 12), ('bpf', 39), ('syslog', 34)):
+            self.assertFalse(held >> bit & 1, name)
+        for name, bit in (('chown', 0), ('setuid', 7), ('net_bind_service', 10)):
+            self.assertTrue(held >> bit & 1, name)
+        self.assertEqual(self.out("sed -n 's/^Seccomp:\\s*//p' /proc/self/status"), '2')
+
+    def test_no_descriptor_of_the_host_is_inherited(self):
+        links = self.out('for f in /proc/self/fd/*; do readlink $f; done', 'root')
+        for link in links.splitlines():
+            self.assertRegex(link, r'^(pipe:|/dev/null|/proc/\d+/fd|socket:)|^$')
+
+
+class Network(unittest.TestCase):
+    def test_the_host_and_other_sandboxes_are_out_of_reach(self):
+        with contextlib.ExitStack() as stack:
+            one, two = stack.enter_context(Sandbox()), stack.enter_context(Sandbox())
+            listener = stack.enter_context(socket.create_server(('0.0.0.0', 0)))
+            port = listener.getsockname()[1]
+            gateway = one.run("ip route show default | awk '{print $3}'").text().strip()
+            self.assertTrue(gateway)
+            knock = 'timeout 3 bash -c "exec 3<>/dev/tcp/{}/{}" && echo open'
+            self.assertNotIn('open', one.run(knock.format(gateway, port)).text())
+            threading.Thread(target=two.run, daemon=True, args=(
+                'timeout 20 python3 -m http.server 8000 --bind 0.0.0.0',)).start()
+            address = two.run("hostname -I").text().split()[0]
+            self.assertEqual(two.run(f'for i in $(seq 50); do curl -s -o /dev/null {address}:8000 && '
+                                     'exit 0; sleep 0.1; done; exit 1').exit_code, 0)
+            self.assertNotIn('open', one.run(knock.format(address, 8000)).text())
+            self.assertNotIn('open', one.run(knock.format('169.254.169.254', 80)).text())
+
+
+class Limits(unittest.TestCase):
+    def test_memory(self):
+        with Sandbox() as box:
+            result = box.run("python3 -c 'x = bytearray(3 << 30); print(len(x))'")
+            self.assertNotEqual(result.exit_code, 0)
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+    def test_processes(self):
+        with Sandbox() as box:
+            result = box.run('for i in $(seq 6000); do sleep 60 & done 2>/dev/null; echo $(jobs -p | wc -l)')
+            self.assertLess(int(result.text().split()[-1] if result.text().split() else 0), 5000)
+            box.run('pkill -KILL sleep', 'root')
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+    def test_disk(self):
+        with Sandbox() as box:
+            self.assertNotEqual(box.run('fallocate -l 20G /home/user/big').exit_code, 0)
+            result = box.run('fallocate -l 9G big && head -c 4G /dev/zero >more')
+            self.assertNotEqual(result.exit_code, 0)
+            self.assertIn(b'No space left', result.stderr)
+            status, answer = box.write('/home/user/one-more', b'x' * (8 << 20))
+            self.assertEqual((status, answer['code']), (507, 507))
+            self.assertEqual(box.run('rm -f big more && echo freed').text(), 'freed\n')
+
+    def test_killing_everything_inside_leaves_it_serving(self):
+        with Sandbox() as box:
+            box.run('kill -KILL -1', 'root')
+            box.run('kill -KILL 1; kill -TERM 1', 'root')
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+
+if __name__ == '__main__':
+    unittest.main()

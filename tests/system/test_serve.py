@@ -1,0 +1,294 @@
+"""`atoll serve` as its operator meets it: start, stop, what lives on, what is refused and how."""
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from harness.server import Server, free_port, template_cache
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+
+
+def call(server, method, path, body=None, key=None, raw=None):
+    """Status and decoded answer of one API call."""
+    data = raw if raw is not None else json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(server.env()['E2B_API_URL'] + path, data, method=method)
+    request.add_header('Content-Type', 'application/json')
+    if key != '':
+        request.add_header('X-API-Key', key or server.env()['E2B_API_KEY'])
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read() or b'null')
+
+
+class Scratch(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-serve-')
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+        self.scratch.chmod(0o755)
+
+    def server(self, *options):
+        server = Server(BUILD, self.scratch, '--pool', '2', *options)
+        self.addCleanup(server.stop)
+        return server
+
+    def refused(self, *options, data=None):
+        """Runs serve, expects it to end by itself, returns what it said."""
+        run = subprocess.run([BUILD / 'atoll', 'serve', '--data', data or self.scratch / 'data',
+                              '--listen', f'127.0.0.1:{free_port()}', '--template-cache',
+                              template_cache(), *options], stdin=subprocess.DEVNULL,
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(run.returncode, 0, run.stderr)
+        return run.stderr
+
+
+class Start(Scratch):
+    def test_env_file_is_private_and_complete(self):
+        server = self.server('--stop-sandboxes').start()
+        path = server.data / 'env'
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        env = server.env()
+        self.assertRegex(env['E2B_API_KEY'], r'^e2b_[0-9a-f]{40}$')
+        self.assertEqual(env['E2B_API_URL'], f'http://127.0.0.1:{server.port}')
+        self.assertEqual(env['E2B_SANDBOX_URL'], env['E2B_API_URL'])
+        self.assertEqual(env['E2B_DOMAIN'], f'localhost:{server.port}')
+        self.assertEqual(server.stop(), 0)
+        server.start()
+        self.assertEqual(server.env()['E2B_API_KEY'], env['E2B_API_KEY'])
+
+    def test_key_never_reaches_log_or_database(self):
+        server = self.server('--stop-sandboxes', '--log-level', 'debug').start()
+        key = server.env()['E2B_API_KEY']
+        self.assertEqual(call(server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[0], 201)
+        server.stop()
+        for path in [server.log, *(server.data / 'state').iterdir()]:
+            self.assertNotIn(key[4:].encode(), path.read_bytes(), path)
+
+    def test_server_is_not_root(self):
+        server = self.server('--stop-sandboxes').start()
+        status = pathlib.Path(f'/proc/{server.process.pid}/status').read_text()
+        self.assertNotRegex(status, r'(?m)^Uid:.*\b0\b')
+        self.assertNotRegex(status, r'(?m)^Gid:.*\b0\b')
+        self.assertRegex(status, r'(?m)^CapEff:\t0+$')
+        self.assertRegex(status, r'(?m)^NoNewPrivs:\t1$')
+
+    def test_below_a_directory_that_only_root_may_enter(self):
+        (self.scratch / 'closed').mkdir(mode=0o700)
+        server = self.server('--stop-sandboxes')
+        server.data = self.scratch / 'closed' / 'data'
+        server.start()
+        self.assertEqual(call(server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[0], 201)
+
+    def test_on_a_terminal_it_proves_itself(self):
+        server = self.server('--stop-sandboxes')
+        master, slave = pty.openpty()
+        server.process = subprocess.Popen(
+            [server.program, 'serve', '--data', server.data, '--listen', f'127.0.0.1:{server.port}',
+             '--template-cache', template_cache(), '--stop-sandboxes'],
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+        seen, deadline = '', time.monotonic() + 60
+        while 'commands.run' not in seen and time.monotonic() < deadline:
+            seen += os.read(master, 65536).decode(errors='replace')
+        self.assertRegex(seen, r'sandbox made in [\d.]+ ms, a command run in it in [\d.]+ ms')
+        self.assertIn('E2B_API_KEY=e2b_', seen)
+        server.process.send_signal(signal.SIGTERM)
+        server.process.wait(30)
+        os.close(master)
+
+
+class Lives(Scratch):
+    def test_sandbox_outlives_a_stop_and_a_crash(self):
+        server = self.server().start()
+        status, made = call(server, 'POST', '/v2/sandboxes',
+                            {'templateID': 'base', 'metadata': {'a': 'é"\\'}})
+        self.assertEqual(status, 201)
+        path = f"/sandboxes/{made['sandboxID']}"
+        before = call(server, 'GET', path)[1]
+        self.assertEqual(server.stop(), 0)
+        server.start()
+        self.assertEqual(call(server, 'GET', path), (200, before))
+        server.kill()
+        server.start()
+        self.assertEqual(call(server, 'GET', path), (200, before))
+        request = urllib.request.Request(server.env()['E2B_API_URL'] + '/health')
+        request.add_header('E2b-Sandbox-Id', made['sandboxID'])
+        request.add_header('E2b-Sandbox-Port', '49983')
+        self.assertEqual(urllib.request.urlopen(request, timeout=10).status, 204)
+        self.assertEqual(call(server, 'DELETE', path)[0], 204)
+        self.assertEqual(call(server, 'DELETE', path)[0], 404)
+
+    def test_its_time_ends_it(self):
+        server = self.server('--stop-sandboxes').start()
+        made = call(server, 'POST', '/v2/sandboxes', {'templateID': 'base', 'timeout': 1})[1]
+        deadline = time.monotonic() + 5
+        while call(server, 'GET', f"/sandboxes/{made['sandboxID']}")[0] == 200:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+
+    def test_a_sandbox_whose_time_passed_while_the_server_was_down_is_ended(self):
+        server = self.server().start()
+        made = call(server, 'POST', '/v2/sandboxes', {'templateID': 'base', 'timeout': 1})[1]
+        server.kill()
+        time.sleep(1.2)
+        server.start()
+        deadline = time.monotonic() + 5
+        while call(server, 'GET', f"/sandboxes/{made['sandboxID']}")[0] == 200:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+
+
+class Refused(Scratch):
+    def test_two_servers_on_one_data_directory(self):
+        self.server('--stop-sandboxes').start()
+        self.assertIn('another server runs on it', self.refused())
+
+    def test_a_port_in_use(self):
+        server = self.server('--stop-sandboxes').start()
+        said = self.refused('--listen', f'127.0.0.1:{server.port}', data=self.scratch / 'other')
+        self.assertRegex(said, r'(?i)in use')
+
+    def test_data_of_a_newer_version(self):
+        (self.scratch / 'data').mkdir()
+        (self.scratch / 'data' / 'version').write_text('999\n')
+        self.assertIn('start the newer program', self.refused())
+
+    def test_a_directory_that_is_not_ours(self):
+        (self.scratch / 'data').mkdir()
+        (self.scratch / 'data' / 'version').write_text('hello\n')
+        self.assertIn("is this Atoll's directory?", self.refused())
+
+    def test_wrong_options(self):
+        for options, says in [(['--pool', 'many'], '--pool'), (['--nope'], '--nope'),
+                              (['--network', '10.0.0.0'], 'network'), (['--listen', 'x'], 'x')]:
+            self.assertIn(says, self.refused(*options))
+
+
+class BadInput(unittest.TestCase):
+    """Against the server that all suites share."""
+
+    @classmethod
+    def setUpClass(cls):
+        class Shared:
+            def env(self):
+                return os.environ
+        cls.server = Shared()
+
+    def check(self, want, method, path, message=None, **more):
+        status, answer = call(self.server, method, path, **more)
+        self.assertEqual(status, want, answer)
+        self.assertEqual(answer['code'], want)
+        if message:
+            self.assertRegex(answer['message'], message)
+
+    def test_keys(self):
+        self.check(401, 'GET', '/v2/sandboxes', 'authorization header is missing', key='')
+        self.check(401, 'GET', '/v2/sandboxes', 'Invalid API key', key='e2b_' + '0' * 40)
+        self.check(401, 'GET', '/v2/sandboxes', 'Invalid API key', key='nonsense')
+        status, made = call(self.server, 'POST', '/api-keys', {'name': 'for a moment'})
+        self.assertEqual(status, 201)
+        self.assertEqual(call(self.server, 'GET', '/v2/sandboxes', key=made['key'])[0], 200)
+        listed = call(self.server, 'GET', '/api-keys')[1]
+        self.assertNotIn(made['key'], json.dumps(listed))
+        self.assertEqual(call(self.server, 'DELETE', f"/api-keys/{made['id']}")[0], 204)
+        self.check(401, 'GET', '/v2/sandboxes', 'Invalid API key', key=made['key'])
+        self.check(404, 'DELETE', f"/api-keys/{made['id']}")
+
+    def test_create(self):
+        def create(want, body, message):
+            self.check(want, 'POST', '/v2/sandboxes', message, body=body)
+        create(404, {'templateID': 'nope'}, "template 'nope' not found")
+        create(404, {'templateID': 'base:v9'}, 'v9')
+        create(400, {'templateID': '../base/..'}, 'invalid template')
+        create(400, {}, 'templateID')
+        create(400, {'templateID': 7}, 'templateID')
+        create(400, {'templateID': 'base', 'timeout': 0}, 'timeout')
+        create(400, {'templateID': 'base', 'timeout': 10 ** 9}, 'timeout')
+        create(400, {'templateID': 'base', 'timeout': 'long'}, 'timeout')
+        create(400, {'templateID': 'base', 'metadata': {'a': 1}}, 'metadata')
+        create(400, {'templateID': 'base', 'envVars': {'A=B': 'x'}}, 'envVars')
+        create(400, {'templateID': 'base', 'allow_internet_access': False}, 'not supported')
+        create(400, {'templateID': 'base', 'volumeMounts': [{'name': 'v', 'path': '/v'}]}, 'volumes')
+
+    def test_json(self):
+        for raw in (b'', b'{', b'[]', b'null', b'{"templateID":"base"} x', b'\xff', b'{"a":1,"a":2}',
+                    b'[' * 100000, b'{"templateID":"b\\u0000"}'):
+            self.check(400, 'POST', '/v2/sandboxes', 'validation error', raw=raw)
+        self.check(413, 'POST', '/v2/sandboxes', '16 MiB', raw=b' ' * (17 << 20))
+
+    def test_ids_and_paths(self):
+        self.check(404, 'GET', '/sandboxes/inothere', "doesn't exist")
+        self.check(404, 'DELETE', '/sandboxes/nonexistingsandbox')
+        self.check(400, 'GET', '/sandboxes/UPPER', 'Invalid sandbox ID')
+        self.check(400, 'GET', '/sandboxes/..%2f..', 'Invalid sandbox ID')
+        self.check(404, 'POST', '/sandboxes/inothere/timeout', body={'timeout': 5})
+        self.check(404, 'GET', '/nowhere', 'no such path')
+        self.check(405, 'PUT', '/sandboxes', 'method')
+        self.check(400, 'GET', '/v2/sandboxes?limit=0', 'limit')
+        self.check(400, 'GET', '/v2/sandboxes?limit=x', 'limit')
+        self.check(400, 'GET', '/v2/sandboxes?nextToken=!!', 'nextToken')
+        self.check(400, 'GET', '/v2/sandboxes?order=up', 'order')
+        self.check(400, 'GET', '/v2/sandboxes?state=lost', 'state')
+
+    def test_listing_pages_through_everything_once(self):
+        made = []
+        for i in range(3):
+            status, answer = call(self.server, 'POST', '/v2/sandboxes',
+                                  {'templateID': 'base', 'metadata': {'page': 'yes', 'i': str(i)}})
+            self.assertEqual(status, 201, answer)
+            made.append(answer['sandboxID'])
+            self.addCleanup(call, self.server, 'DELETE', f"/sandboxes/{answer['sandboxID']}")
+        for order, want in (('desc', made[::-1]), ('asc', made)):
+            seen, token = [], ''
+            while True:
+                url = (f"{os.environ['E2B_API_URL']}/v2/sandboxes?limit=1&order={order}"
+                       f'&metadata=page%3Dyes&nextToken={token}')
+                request = urllib.request.Request(url)
+                request.add_header('X-API-Key', os.environ['E2B_API_KEY'])
+                with urllib.request.urlopen(request, timeout=10) as answer:
+                    self.assertEqual(answer.headers['X-Total-Running'], '3')
+                    seen += [row['sandboxID'] for row in json.loads(answer.read())]
+                    token = answer.headers.get('X-Next-Token')
+                if not token:
+                    break
+            self.assertEqual(seen, want)
+
+    def test_a_port_nobody_listens_on(self):
+        made = call(self.server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[1]
+        self.addCleanup(call, self.server, 'DELETE', f"/sandboxes/{made['sandboxID']}")
+        request = urllib.request.Request(os.environ['E2B_API_URL'] + '/')
+        request.add_header('Host', f"8123-{made['sandboxID']}.localhost")
+        with self.assertRaises(urllib.error.HTTPError) as failed:
+            urllib.request.urlopen(request, timeout=10)
+        self.assertEqual(failed.exception.code, 502)
+        self.assertEqual(json.loads(failed.exception.read()), {
+            'sandboxId': made['sandboxID'], 'port': 8123, 'code': 502,
+            'message': 'The sandbox is running but port is not open'})
+
+    def test_private_routes_do_not_exist_from_outside(self):
+        made = call(self.server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[1]
+        self.addCleanup(call, self.server, 'DELETE', f"/sandboxes/{made['sandboxID']}")
+        for path in ('/init', '/freeze', '/init/', '/init?x=1'):
+            request = urllib.request.Request(os.environ['E2B_API_URL'] + path, b'{}')
+            request.add_header('Host', f"49983-{made['sandboxID']}.localhost")
+            request.add_header('X-Access-Token', made['envdAccessToken'])
+            with self.assertRaises(urllib.error.HTTPError) as failed:
+                urllib.request.urlopen(request, timeout=10)
+            self.assertEqual(failed.exception.code, 404, path)
+
+
+if __name__ == '__main__':
+    unittest.main()
