@@ -74,7 +74,8 @@ static void on_response(void *arg, int r, const struct client_call *call, struct
 	loop_stop(w->cli->loop);
 	w->r = r;
 	if (r < 0) {
-		(void)err_set(w->e, r, "%s: %s", w->cli->config.api_url, e->msg);
+		(void)err_set(w->e, r, "%s: %s", w->cli->config.api_url,
+			r == -ECONNREFUSED ? "no server answers there" : e->msg);
 		return;
 	}
 	copy = arena_dup(w->cli->arena, body);

@@ -172,6 +172,12 @@ static void put_option(struct args *args, const struct cli_option *option, const
 		args->wants_help = true;
 }
 
+/* A value that looks like an option is a forgotten one; `--name=--value` says that it is meant. */
+static bool has_value(char **argv, int left)
+{
+	return left >= 2 && strncmp(argv[1], "--", 2) != 0;
+}
+
 static int long_option(struct parser *p, char **argv, int left)
 {
 	const char *typed = argv[0] + 2, *equals = strchr(typed, '=');
@@ -186,7 +192,7 @@ static int long_option(struct parser *p, char **argv, int left)
 		put_option(p->args, o, o->value ? equals + 1 : NULL);
 		return 1;
 	}
-	if (left < 2)
+	if (!has_value(argv, left))
 		return err_set(p->e, -EINVAL, "option --%s needs a value: %s", o->name, o->value);
 	put_option(p->args, o, argv[1]);
 	return 2;
@@ -207,7 +213,7 @@ static int short_options(struct parser *p, char **argv, int left)
 			put_option(p->args, o, at + 1);
 			return 1;
 		}
-		if (left < 2)
+		if (!has_value(argv, left))
 			return err_set(p->e, -EINVAL, "option -%c needs a value: %s", *at,
 				o->value);
 		put_option(p->args, o, argv[1]);
@@ -280,6 +286,16 @@ static int check_words(struct parser *p)
 	return 0;
 }
 
+/* A script that wants documents gets one also for a mistake that stands before its --json. */
+static void salvage_json(struct args *args, char **argv, int left)
+{
+	for (int i = 0; i < left && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--json") == 0) {
+			put_option(args, find_option(NULL, "json", 4, 0), NULL);
+			return;
+		}
+}
+
 int args_parse(int argc, char **argv, struct args *ret, char *hint, size_t hint_size, struct err *e)
 {
 	struct parser p = { .args = ret, .hint = hint, .hint_size = hint_size, .e = e };
@@ -294,8 +310,10 @@ int args_parse(int argc, char **argv, struct args *ret, char *hint, size_t hint_
 	for (int at = 1; at < argc;) {
 		int used = step(&p, argv + at, argc - at);
 
-		if (used < 0)
+		if (used < 0) {
+			salvage_json(ret, argv + at, argc - at);
 			return used;
+		}
 		at += used;
 	}
 	return check_words(&p);

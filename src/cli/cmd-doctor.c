@@ -188,6 +188,7 @@ int cmd_doctor(struct cli *cli)
 
 	if (id && !doctor_lore(id))
 		return unknown_id(cli, id);
+	(void)cli_api_open(cli, NULL); /* where the data is; what is wrong is told with the server */
 	doctor_check_machine(&d);
 	doctor_probe(&d);
 	doctor_check_server(&d);

@@ -385,7 +385,7 @@ int cli_exec_run(struct cli *cli, const struct exec_request *request, struct exe
 	session_init(&s, cli, request);
 	r = run_session(&s, e);
 	session_done(&s);
-	if (s.leaving_signo && !s.is_ended) {
+	if (s.leaving_signo) {
 		left_by(s.leaving_signo, &s.result);
 		r = 0;
 	}

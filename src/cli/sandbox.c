@@ -78,12 +78,14 @@ int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, 
 		r = cli_api_call(cli,
 			&(struct api_request){ .method = "GET", .path = list_path(cli, reply.next) },
 			&reply, e);
-		if (r == 0)
-			r = json_decode_list(cli->arena, reply.body, &info_shape, &rows, e);
-		if (r == 0)
-			r = append(&all, &n, &rows, e);
 		if (r < 0)
-			return r == -EINVAL ? err_wrap(e, -EPROTO, "list of sandboxes") : r;
+			return r;
+		r = json_decode_list(cli->arena, reply.body, &info_shape, &rows, e);
+		if (r < 0)
+			return err_wrap(e, -EPROTO, "list of sandboxes");
+		r = append(&all, &n, &rows, e);
+		if (r < 0)
+			return r;
 	}
 	*ret = TAKE(all);
 	*ret_n = n;

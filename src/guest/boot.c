@@ -440,7 +440,7 @@ int boot_wait(struct boot *ret, struct err *e)
 {
 	struct err mine = { 0 }, *why = e ? e : &mine;
 	struct guest_boot message;
-	int settings_fd, r;
+	int settings_fd = -EBADF, r;
 
 	(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
 	r = wait_for_root(why);

@@ -64,23 +64,44 @@ static void reading_gone(void *arg)
 	reading_free(r);
 }
 
+/* Until the piece is full or the file at its end: /proc gives a page at a time. */
+static ssize_t read_piece(struct reading *r)
+{
+	size_t at = 0;
+
+	while (at < sizeof r->piece) {
+		ssize_t n = read(r->fd, r->piece + at, sizeof r->piece - at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno != EAGAIN || at == 0))
+			return -errno;
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	return (ssize_t)at;
+}
+
 static void reading_pump(void *arg)
 {
 	struct reading *r = arg;
 	bool more = true;
 
 	while (more) {
-		ssize_t n = read(r->fd, r->piece, sizeof r->piece);
+		ssize_t n = read_piece(r);
 
-		if (n <= 0) { /* an error in the middle cuts: the client must not take it for the end */
-			if (n < 0 && errno != EAGAIN)
-				http_abort(r->x);
-			else
-				http_end(r->x);
-			reading_free(r);
-			return;
+		if (n > 0) {
+			more = http_write(r->x, str_make(r->piece, (size_t)n));
+			continue;
 		}
-		more = http_write(r->x, str_make(r->piece, (size_t)n));
+		/* An error in the middle cuts: the client must not take it for the end. */
+		if (n < 0 && n != -EAGAIN)
+			http_abort(r->x);
+		else
+			http_end(r->x);
+		reading_free(r);
+		return;
 	}
 }
 
@@ -91,11 +112,13 @@ static void send_by_reading(struct http_exchange *x, int take_fd, const char *ty
 
 	r->x = x;
 	r->fd = take_fd;
-	n = read(take_fd, r->piece, sizeof r->piece);
+	n = read_piece(r);
+	if (n == -EAGAIN)
+		n = 0;
 	if (n < 0) {
-		reply_fail(x, 500, "error reading file: %s", strerror(errno));
+		reply_fail(x, 500, "error reading file: %s", strerror((int)-n));
 		reading_free(r);
-	} else if (n < READ_PIECE / 2) { /* most of /proc: whole in one read */
+	} else if (n < READ_PIECE) { /* whole: most of /proc, and files that are just empty */
 		http_reply(x, 200, type, str_make(r->piece, (size_t)n));
 		reading_free(r);
 	} else {

@@ -335,8 +335,9 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	p->out[1] = (struct output){ .process = p, .fd = w->err, .kind = OUTPUT_STDERR };
 	input_init(&p->in, t->loop, w->in);
 	loop_timer_init(&p->deadline, t->loop, on_deadline, p);
+	/* A moment behind the stream's own deadline: that is the one to be told. */
 	if (spec->timeout_ms > 0)
-		loop_timer_set(&p->deadline, loop_now_ms(t->loop) + spec->timeout_ms);
+		loop_timer_set(&p->deadline, loop_now_ms(t->loop) + spec->timeout_ms + 1);
 	forget_namesakes(t, p);
 	list_append(&t->live, &p->node);
 	(void)map_put(&t->by_pid, pid_key(&p->pid), p);

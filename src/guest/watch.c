@@ -190,21 +190,32 @@ static int tree_add(struct watch *w, char below[PATH_MAX], bool is_new, int dept
 	return r;
 }
 
-/* A sub-directory that was moved out of the tree takes its watches with it. */
+static bool is_at_or_under(const char *path, struct str top)
+{
+	return str_has_prefix(str_of(path), top) && (path[top.n] == '\0' || path[top.n] == '/');
+}
+
+/* A sub-directory that was moved out of the tree takes its watches with it. What the kernel has
+ * queued for them already finds no directory any more. */
 static void tree_drop_if_gone(struct watch *w, const struct watched_dir *moved)
 {
-	struct str below = str_of(moved->below);
+	CLEANUP(buf_done) struct buf found = BUF_INIT(WATCH_MAX_DIRS * sizeof(void *));
+	struct str top = str_of(moved->below);
 	struct watched_dir *dir;
 	char path[PATH_MAX];
 	struct stat st;
 	size_t at = 0;
 
-	if (!below.n || !join_root(w, moved->below, path) || lstat(path, &st) == 0)
+	if (!top.n || !join_root(w, moved->below, path) || lstat(path, &st) == 0)
 		return;
 	while ((dir = map_next(&w->dirs, &at)))
-		if (str_has_prefix(str_of(dir->below), below) &&
-			(dir->below[below.n] == '\0' || dir->below[below.n] == '/'))
-			(void)inotify_rm_watch(w->fd, dir->wd); /* forgotten at its IN_IGNORED */
+		if (is_at_or_under(dir->below, top))
+			buf_add(&found, &dir, sizeof dir);
+	for (at = 0; at < found.n; at += sizeof dir) {
+		memcpy(&dir, found.p + at, sizeof dir);
+		(void)inotify_rm_watch(w->fd, dir->wd);
+		dir_free(w, dir);
+	}
 }
 
 /* ---- events ---- */

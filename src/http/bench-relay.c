@@ -1,8 +1,10 @@
-/* How fast bytes pass through the relay, beside a plain copy over one loopback connection, and what a
- * request through it costs. Prints one line for each. */
+/* How fast bytes pass through the relay, beside a plain copy over one loopback connection, and what
+ * a request through it costs. Prints one line for each. */
 #include "test-rig.h"
 
-enum { PIECE = 256 * 1024 };
+enum {
+	PIECE = 256 * 1024
+};
 static const int64_t total_bytes = (int64_t)1 << 30;
 
 static void on_refused(void *arg, struct http_exchange *x, int r)
@@ -113,7 +115,8 @@ static void measure(const char *what, int port, struct upstream *u, const char *
 
 static void measure_requests(struct rig *rig, int listener)
 {
-	struct upstream u = { listener, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false, 5000 };
+	struct upstream u = { listener, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false,
+		5000 };
 	cleanup_close int fd = dial(rig->port);
 	pthread_t thread;
 	char got[4096];

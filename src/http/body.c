@@ -1,9 +1,10 @@
 /* Where a body ends. The same machine serves handlers, which get the payload, and the relay, which
- * passes the bytes on as they are: what it has accepted cannot be understood differently behind us. */
+ * passes the bytes on as they are: what it has accepted cannot be understood differently behind us.
+ */
 #include "http/http-internal.h"
 
 enum {
-	MAX_SIZE_DIGITS = 15, /* below 2^60: no overflow to think about */
+	MAX_SIZE_DIGITS = 15,       /* below 2^60: no overflow to think about */
 	MAX_EXTENSION_BYTES = 4096, /* all chunks together: nobody uses them but attackers */
 	MAX_TRAILER_BYTES = 8192,
 };

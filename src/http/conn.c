@@ -1,9 +1,9 @@
 /* One client connection.
  *
- * Events and the calls of handlers only note what happened; conn_run looks at the whole state and takes
- * steps until nothing is left to do. Handlers' callbacks are made from there alone, never from inside
- * a call of theirs. What ends an exchange or a connection is done by a task at the end of the turn, so
- * that everything named in this turn's callbacks stays valid until then. */
+ * Events and the calls of handlers only note what happened; conn_run looks at the whole state and
+ * takes steps until nothing is left to do. Handlers' callbacks are made from there alone, never
+ * from inside a call of theirs. What ends an exchange or a connection is done by a task at the end
+ * of the turn, so that everything named in this turn's callbacks stays valid until then. */
 #include "http/http-internal.h"
 
 #include <arpa/inet.h>
@@ -184,8 +184,8 @@ static void fill(struct conn *conn)
 
 void conn_settle(struct conn *conn)
 {
-	bool held = conn->in.p && conn->view.p >= conn->in.p &&
-		conn->view.p <= conn->in.p + conn->in.n;
+	bool held =
+		conn->in.p && conn->view.p >= conn->in.p && conn->view.p <= conn->in.p + conn->in.n;
 
 	if (conn->view.n == 0)
 		buf_done(&conn->in);
@@ -325,7 +325,7 @@ static bool is_answered(const struct conn *conn)
 	const struct http_exchange *x = conn->x;
 
 	return x->ended && !x->held && outq_pending(&conn->out) == 0 &&
-		(x->file_left == 0 || conn->fd < 0);
+	       (x->file_left == 0 || conn->fd < 0);
 }
 
 static bool step_exchange(struct conn *conn)
@@ -422,7 +422,7 @@ static int64_t deadline(const struct conn *conn)
 	switch (conn->state) {
 	case CONN_HEAD:
 		return conn->since_ms +
-			(conn->head_begun ? limits->head_timeout_ms : limits->idle_timeout_ms);
+		       (conn->head_begun ? limits->head_timeout_ms : limits->idle_timeout_ms);
 	case CONN_EXCHANGE:
 		if (conn->x->relay)
 			return 0;
@@ -441,8 +441,8 @@ static int64_t deadline(const struct conn *conn)
 	return 0;
 }
 
-/* The timer is only ever moved forward here: one that rings early looks at the deadline again, which
- * costs far less than moving it with every request. */
+/* The timer is only ever moved forward here: one that rings early looks at the deadline again,
+ * which costs far less than moving it with every request. */
 static void arm(struct conn *conn)
 {
 	int64_t at = conn->fd >= 0 ? deadline(conn) : 0;
@@ -490,26 +490,28 @@ static void run(struct conn *conn)
 	arm(conn);
 }
 
+static void drain(struct conn *conn)
+{
+	conn->state = CONN_DRAIN;
+	conn->dropped = 0;
+	conn->since_ms = loop_now_ms(conn->server->loop);
+}
+
 /* What follows on an answered exchange. */
 static void next_request(struct conn *conn)
 {
-	bool keep = conn->x->keep && conn->x->begun;
+	bool keep = conn->x->keep && conn->x->begun, is_read = body_is_done(&conn->body);
 
 	conn->x = exchange_free(conn->x);
 	conn->state = CONN_HEAD;
-	if (conn->fd < 0) {
+	if (conn->fd < 0 || (!keep && is_read && conn->view.n == 0))
 		conn_close(conn);
-	} else if (keep && body_is_done(&conn->body)) {
+	else if (keep && is_read)
 		become_idle(conn);
-	} else if (keep) {
-		conn->state = CONN_DRAIN;
-		conn->dropped = 0;
-		conn->since_ms = loop_now_ms(conn->server->loop);
-	} else if (body_is_done(&conn->body) && conn->view.n == 0) {
-		conn_close(conn);
-	} else {
+	else if (keep)
+		drain(conn);
+	else
 		linger(conn);
-	}
 }
 
 static void on_task(void *arg)

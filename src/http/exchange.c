@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 
-enum { ARENA_MAX_BYTES = 16 * 1024 * 1024 };
+enum {
+	ARENA_MAX_BYTES = 16 * 1024 * 1024
+};
 
 struct http_exchange *exchange_new(struct conn *conn, const struct head *head, size_t head_n)
 {
@@ -90,8 +92,8 @@ struct str http_query_value(struct http_exchange *x, const char *name)
 	while (str_split(&rest, '&', &pair)) {
 		ptrdiff_t equals = str_find(pair, '=');
 		struct str key = equals < 0 ? pair : str_make(pair.p, (size_t)equals);
-		struct str value = equals < 0 ? str_from(pair, pair.n) :
-						str_from(pair, (size_t)equals + 1);
+		struct str value =
+			equals < 0 ? str_from(pair, pair.n) : str_from(pair, (size_t)equals + 1);
 
 		if (!str_is(key, name))
 			key = form_decode(x, key);

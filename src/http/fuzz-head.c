@@ -1,7 +1,10 @@
 /* Property: where a head ends and what it says does not depend on how its bytes were split. */
 #include "http/http-internal.h"
 
-enum { MAX_HEAD = 2048, MAX_FIELDS = 16 };
+enum {
+	MAX_HEAD = 2048,
+	MAX_FIELDS = 16
+};
 
 struct outcome {
 	int found; /* as head_find_end */

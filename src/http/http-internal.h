@@ -11,9 +11,9 @@
  *   request.c   one request of our own
  *
  * Memory: a connection that waits holds no buffers. Reads go into the server's one scratch buffer,
- * `view` is what of them is not consumed yet, and only what is left at the end of a callback is copied
- * into the connection's own `in`. The scratch buffer is filled only by the io callback of the
- * connection (or relay) that then works on it, so no callback can overwrite another's view. */
+ * `view` is what of them is not consumed yet, and only what is left at the end of a callback is
+ * copied into the connection's own `in`. The scratch buffer is filled only by the io callback of
+ * the connection (or relay) that then works on it, so no callback can overwrite another's view. */
 #pragma once
 
 #include "http/http.h"
@@ -24,10 +24,11 @@
 
 enum {
 	SCRATCH_BYTES = 64 * 1024,
-	HEAD_READ_BYTES = 16 * 1024, /* smaller than the scratch: a waiting handler pins what is left */
+	HEAD_READ_BYTES =
+		16 * 1024, /* smaller than the scratch: a waiting handler pins what is left */
 	DRAIN_MAX_BYTES = 64 * 1024, /* an unread body up to this is read to keep the connection */
 	DRAIN_MS = 5000,
-	LINGER_MAX_BYTES = 1024 * 1024,
+	LINGER_MAX_BYTES = 32 << 20,
 	LINGER_MS = 2000,
 	/* A client that only shut its sending side and one that is gone look alike on TCP until
 	 * something is sent. Its reply has this long to begin before it counts as gone. */
@@ -49,7 +50,7 @@ struct head {
 	uint32_t reason, reason_n;
 	int status, minor;
 	int64_t length; /* Content-Length; -1: not given */
-	uint32_t host;	/* index of the field */
+	uint32_t host;  /* index of the field */
 	bool has_host, chunked, close, keep_alive, connection_upgrade, upgrade, expect;
 };
 
@@ -58,8 +59,8 @@ struct head_scan {
 	uint32_t line, at;
 };
 
-/* 1: the head ends at *ret_end; 0: more is needed; -EBADMSG; -EMSGSIZE past max. A head that is only
- * an empty line ends at 2. */
+/* 1: the head ends at *ret_end; 0: more is needed; -EBADMSG; -EMSGSIZE past max. A head that is
+ * only an empty line ends at 2. */
 int head_find_end(struct str in, size_t max, struct head_scan *scan, size_t *ret_end);
 /* `text` as found by head_find_end. 0, or the status to refuse the request with. */
 int head_parse_request(struct str text, struct field *fields, size_t max_fields, struct head *ret);
@@ -138,7 +139,10 @@ static inline struct iovec iov_of(struct str s)
 }
 
 /* ---- pipe.c ---- */
-enum { PIPES_KEPT = 8, PIPES_MAX = 64 };
+enum {
+	PIPES_KEPT = 8,
+	PIPES_MAX = 64
+};
 struct pipe {
 	struct list node;
 	int read_fd, write_fd;
@@ -164,7 +168,8 @@ enum pipe_result {
 void pipe_pool_init(struct pipe_pool *pool);
 void pipe_pool_done(struct pipe_pool *pool);
 struct pipe *pipe_get(struct pipe_pool *pool); /* NULL: none to be had, copy instead */
-struct pipe *pipe_put(struct pipe_pool *pool, struct pipe *p); /* one that still holds bytes is closed */
+struct pipe *pipe_put(struct pipe_pool *pool,
+	struct pipe *p); /* one that still holds bytes is closed */
 /* Both must be non-blocking. *left counts down; *moved is set when anything went anywhere. */
 enum pipe_result pipe_move(struct pipe *p, int src, int dst, uint64_t *left, bool *moved);
 
@@ -208,7 +213,7 @@ enum conn_state {
 	CONN_HEAD,     /* between requests, or inside a head */
 	CONN_EXCHANGE, /* a handler has it */
 	CONN_DRAIN,    /* replied; the rest of the body is dropped */
-	CONN_LINGER,   /* our side is shut; what still comes is dropped, so no reset eats the reply */
+	CONN_LINGER, /* our side is shut; what still comes is dropped, so no reset eats the reply */
 	CONN_CLOSED,
 };
 
@@ -228,7 +233,7 @@ struct conn {
 	enum conn_state state;
 	int64_t since_ms; /* when the current wait began; its meaning depends on the state */
 	struct str view;  /* read, not consumed */
-	struct buf in;	  /* holds the view between callbacks */
+	struct buf in;    /* holds the view between callbacks */
 	struct outq out;
 	struct head_scan scan;
 	struct body body; /* of the current request */
@@ -237,13 +242,13 @@ struct conn {
 	char *peer_text; /* made when first asked for */
 	struct peer peer;
 	uint8_t empty_lines;
-	bool running;	 /* inside conn_run: it will notice changes by itself */
-	bool blocked;	 /* the socket is full: EPOLLOUT will tell */
-	bool eof;	 /* read to the end */
+	bool running;     /* inside conn_run: it will notice changes by itself */
+	bool blocked;     /* the socket is full: EPOLLOUT will tell */
+	bool eof;         /* read to the end */
 	bool half_closed; /* EPOLLRDHUP seen while nothing was being read */
-	bool answered;	 /* sent to since then: if nobody is there, a reset will tell */
-	bool head_begun; /* since_ms counts from the head's first byte */
-	bool mute;	 /* input came that nobody wants now */
+	bool answered;    /* sent to since then: if nobody is there, a reset will tell */
+	bool head_begun;  /* since_ms counts from the head's first byte */
+	bool mute;        /* input came that nobody wants now */
 };
 
 struct http_exchange {
@@ -255,7 +260,7 @@ struct http_exchange {
 	void *body_arg;
 	http_body_fn whole_fn;
 	void *whole_arg;
-	struct buf body;	  /* collected for whole_fn */
+	struct buf body;          /* collected for whole_fn */
 	struct buf reply_headers; /* added by the handler */
 	loop_fn gone_fn;
 	void *gone_arg;
@@ -269,7 +274,7 @@ struct http_exchange {
 	bool continued; /* 100 sent, or never needed */
 	bool gone;
 	bool begun, ended;
-	bool held; /* by a relay that is over but has not said so yet */
+	bool held;    /* by a relay that is over but has not said so yet */
 	bool chunked; /* the reply */
 	bool no_body; /* HEAD, 204, 304: what is written goes nowhere */
 	bool keep;    /* the connection after this reply */
@@ -320,9 +325,9 @@ int relay_interim_head(struct http_exchange *x, const struct head *reply);
 int relay_reply_head(struct http_exchange *x, const struct head *reply);
 
 /* ---- relay.c ---- */
-enum relay_state { /* in this order */
+enum relay_state {        /* in this order */
 	RELAY_CONNECTING, /* not a byte was sent: the exchange could still be given back */
-	RELAY_HEAD,	  /* the reply's head has not come yet */
+	RELAY_HEAD,       /* the reply's head has not come yet */
 	RELAY_BODY,
 	RELAY_TUNNEL,
 	RELAY_REFUSED,
@@ -349,18 +354,18 @@ struct http_relay {
 	void *arg;
 	int refused_error;
 	int64_t first_byte_ms;
-	int64_t since_ms; /* a byte last moved */
+	int64_t since_ms;       /* a byte last moved */
 	int64_t half_closed_ms; /* and nothing more was to be had from the client */
 	enum relay_state state;
 	enum relay_mode mode;
-	struct outq up;	 /* for the upstream, not taken by it yet */
+	struct outq up;  /* for the upstream, not taken by it yet */
 	struct buf held; /* an unfinished reply head */
 	struct head_scan scan;
 	struct body reply;
 	struct pipe *up_pipe, *down_pipe; /* while they hold bytes */
 	uint8_t n_interim;
 	bool up_done, down_done; /* all of that direction has been passed on */
-	bool up_lost;		 /* the upstream stopped reading; it may still reply */
+	bool up_lost;            /* the upstream stopped reading; it may still reply */
 	bool up_bulk, down_bulk; /* worth a pipe */
 	bool no_splice;
 	bool hung_up; /* EPOLLHUP of the upstream: reported even when not asked for */

@@ -16,15 +16,15 @@
 struct http_server;
 struct http_exchange;
 
-struct http_limits { /* zero: the default in parentheses */
-	size_t head_bytes;	    /* request line and headers together (32 KiB) -> 431 */
-	int max_headers;	    /* (128) -> 431 */
-	int64_t head_timeout_ms;    /* first byte to end of head (10 s) -> 408 */
-	int64_t idle_timeout_ms;    /* between requests (650 s: above the clients' 300 s pools) */
-	int64_t stall_timeout_ms;   /* a body or reply that moves no byte in either direction (60 s); not
-				       counted while the handler itself is the one that waits */
-	size_t max_connections;	    /* (16384); over it the oldest idle connection goes, else 503 */
-	size_t write_high_bytes;    /* queued reply bytes at which http_write says stop (256 KiB) */
+struct http_limits {              /* zero: the default in parentheses */
+	size_t head_bytes;        /* request line and headers together (32 KiB) -> 431 */
+	int max_headers;          /* (128) -> 431 */
+	int64_t head_timeout_ms;  /* first byte to end of head (10 s) -> 408 */
+	int64_t idle_timeout_ms;  /* between requests (650 s: above the clients' 300 s pools) */
+	int64_t stall_timeout_ms; /* a body or reply that moves no byte in either direction (60 s);
+				     not counted while the handler itself is the one that waits */
+	size_t max_connections;   /* (16384); over it the oldest idle connection goes, else 503 */
+	size_t write_high_bytes;  /* queued reply bytes at which http_write says stop (256 KiB) */
 };
 
 /* ---- server ---- */
@@ -46,17 +46,19 @@ int http_listen(const char *address, struct err *e); /* a listening fd, or -errn
 
 /* ---- one exchange: the request ---- */
 struct str http_method(const struct http_exchange *x);
-struct str http_target(const struct http_exchange *x); /* as sent: path and query, percent-encoded */
-struct str http_path(const struct http_exchange *x);   /* raw path, before '?' */
-struct str http_query(const struct http_exchange *x);  /* raw, after '?'; empty when none */
-/* A form-decoded query value, in the arena; p is NULL when absent. -EINVAL text counts as absent. */
+struct str http_target(
+	const struct http_exchange *x);               /* as sent: path and query, percent-encoded */
+struct str http_path(const struct http_exchange *x);  /* raw path, before '?' */
+struct str http_query(const struct http_exchange *x); /* raw, after '?'; empty when none */
+/* A form-decoded query value, in the arena; p is NULL when absent. -EINVAL text counts as absent.
+ */
 struct str http_query_value(struct http_exchange *x, const char *name);
 struct str http_header(const struct http_exchange *x, const char *name); /* first; p NULL: absent */
 /* All headers in order; false past the end. */
 bool http_header_at(const struct http_exchange *x, size_t i, struct str *name, struct str *value);
 struct arena *http_arena(struct http_exchange *x);
 struct loop *http_loop(struct http_exchange *x);
-struct str http_peer(const struct http_exchange *x); /* "127.0.0.1:5123", "unix" */
+struct str http_peer(const struct http_exchange *x);     /* "127.0.0.1:5123", "unix" */
 void http_set_data(struct http_exchange *x, void *data); /* the router's own pointer */
 void *http_data(const struct http_exchange *x);
 
@@ -81,8 +83,9 @@ void http_add_header(struct http_exchange *x, const char *name, struct str value
 void http_reply(struct http_exchange *x, int status, const char *type, struct str body);
 /* A streamed reply: length >= 0 sends Content-Length, -1 chunked (or until close for HTTP/1.0). */
 void http_begin(struct http_exchange *x, int status, const char *type, int64_t length);
-/* Queues or sends; bytes are copied only if the socket does not take them now. Returns true while more
- * is welcome; after false, wait for the drain callback. Who goes on for 16 times the mark is cut. */
+/* Queues or sends; bytes are copied only if the socket does not take them now. Returns true while
+ * more is welcome; after false, wait for the drain callback. Who goes on for 16 times the mark is
+ * cut. */
 bool http_write(struct http_exchange *x, struct str bytes);
 void http_on_drain(struct http_exchange *x, loop_fn fn, void *arg);
 /* Sends length bytes of a regular file from offset, by sendfile, then ends the reply (after
@@ -92,8 +95,8 @@ void http_end(struct http_exchange *x);
 /* Cuts the connection in the middle: how a stream's client learns that its sandbox is gone. */
 void http_abort(struct http_exchange *x);
 /* Called once when the client goes away before the reply was complete. The exchange still lives. A
- * client that shuts its sending side after its request is given a second for the reply to begin before
- * it counts as gone, and gets the reply even then if it is still there. */
+ * client that shuts its sending side after its request is given a second for the reply to begin
+ * before it counts as gone, and gets the reply even then if it is still there. */
 void http_on_gone(struct http_exchange *x, loop_fn fn, void *arg);
 bool http_is_gone(const struct http_exchange *x);
 /* Server-sent events: http_begin with text/event-stream is done here. */
@@ -109,17 +112,17 @@ struct http_relay_options {
 	/* Header lines "Name: value\r\n..." added to the request; connection-level and these names'
 	 * own occurrences from the client are dropped. NULL: none. */
 	const char *add_headers;
-	struct str host;	     /* replaces Host when n > 0 */
+	struct str host;               /* replaces Host when n > 0 */
 	int64_t first_byte_timeout_ms; /* 0: none */
-	void (*closed)(void *arg);   /* the relay is over and the exchange ended (what is in its
-					arena still lives during this call); may be NULL */
+	void (*closed)(void *arg);     /* the relay is over and the exchange ended (what is in its
+					  arena still lives during this call); may be NULL */
 	void *arg;
 };
 /* Passes this exchange to a server behind `upstream_fd` (connected, or still connecting and
  * non-blocking; taken also on failure), bodies and trailers as they come in both directions, with
- * back-pressure, Upgrade and CONNECT-like tunnels included. A reply that breaks off cuts the client too. When the
- * upstream refuses the connection before a byte was sent, refused(arg, r) is called instead and the
- * exchange is the caller's again, its body untouched. */
+ * back-pressure, Upgrade and CONNECT-like tunnels included. A reply that breaks off cuts the client
+ * too. When the upstream refuses the connection before a byte was sent, refused(arg, r) is called
+ * instead and the exchange is the caller's again, its body untouched. */
 struct http_relay;
 typedef void (*http_refused_fn)(void *arg, struct http_exchange *x, int r);
 struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
@@ -129,7 +132,8 @@ void http_relay_cut(struct http_relay *relay);
 
 /* One request over a connected descriptor (taken): for the server's own calls to a guest. The reply
  * is collected up to max_bytes. */
-typedef void (*http_response_fn)(void *arg, int r, int status, struct str body, const struct err *e);
+typedef void (
+	*http_response_fn)(void *arg, int r, int status, struct str body, const struct err *e);
 struct http_request {
 	const char *method, *target, *host;
 	const char *headers; /* "Name: value\r\n..." or NULL */

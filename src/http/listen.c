@@ -5,9 +5,12 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-enum { BACKLOG = 4096 };
+enum {
+	BACKLOG = 4096
+};
 
-static int listen_on(int family, const void *address, socklen_t size, const char *text, struct err *e)
+static int listen_on(int family, const void *address, socklen_t size, const char *text,
+	struct err *e)
 {
 	cleanup_close int fd = -EBADF;
 	int on = 1, off = 0;
@@ -35,7 +38,8 @@ static void remove_stale(const struct sockaddr_un *address, socklen_t size)
 	if (lstat(address->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return;
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd >= 0 && connect(fd, (const struct sockaddr *)address, size) < 0 && errno == ECONNREFUSED)
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)address, size) < 0 &&
+		errno == ECONNREFUSED)
 		(void)unlink(address->sun_path);
 }
 

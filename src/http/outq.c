@@ -1,6 +1,8 @@
 #include "http/http-internal.h"
 
-enum { MAX_IOV = 8 };
+enum {
+	MAX_IOV = 8
+};
 
 int outq_add(struct outq *q, const struct iovec *iov, int n_iov, size_t skip)
 {
@@ -8,8 +10,8 @@ int outq_add(struct outq *q, const struct iovec *iov, int n_iov, size_t skip)
 		size_t cut = MIN(skip, iov[i].iov_len);
 
 		skip -= cut;
-		if (iov[i].iov_len > cut &&
-			buf_add(&q->buf, (const char *)iov[i].iov_base + cut, iov[i].iov_len - cut) < 0)
+		if (iov[i].iov_len > cut && buf_add(&q->buf, (const char *)iov[i].iov_base + cut,
+						    iov[i].iov_len - cut) < 0)
 			return -ENOBUFS;
 	}
 	return 0;

@@ -1,17 +1,41 @@
-/* Heads, strictly: every line ends in CRLF, nothing is folded, and whatever could be understood in two
- * ways is refused. First the end is found, whatever the split; then the whole is parsed at once. */
+/* Heads, strictly: every line ends in CRLF, nothing is folded, and whatever could be understood in
+ * two ways is refused. First the end is found, whatever the split; then the whole is parsed at
+ * once. */
 #include "http/http-internal.h"
 
 static const bool token_chars[256] = {
-	['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['!'] = true, ['#'] = true,
-	['$'] = true, ['%'] = true, ['&'] = true, ['\''] = true, ['*'] = true, ['+'] = true,
-	['-'] = true, ['.'] = true, ['^'] = true, ['_'] = true, ['`'] = true, ['|'] = true, ['~'] = true,
+	['0' ... '9'] = true,
+	['A' ... 'Z'] = true,
+	['a' ... 'z'] = true,
+	['!'] = true,
+	['#'] = true,
+	['$'] = true,
+	['%'] = true,
+	['&'] = true,
+	['\''] = true,
+	['*'] = true,
+	['+'] = true,
+	['-'] = true,
+	['.'] = true,
+	['^'] = true,
+	['_'] = true,
+	['`'] = true,
+	['|'] = true,
+	['~'] = true,
 };
 
 /* Names, addresses and a port: no user, no path, nothing that a log or a header could trip over. */
 static const bool host_chars[256] = {
-	['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['-'] = true, ['.'] = true,
-	['_'] = true, ['~'] = true, [':'] = true, ['['] = true, [']'] = true,
+	['0' ... '9'] = true,
+	['A' ... 'Z'] = true,
+	['a' ... 'z'] = true,
+	['-'] = true,
+	['.'] = true,
+	['_'] = true,
+	['~'] = true,
+	[':'] = true,
+	['['] = true,
+	[']'] = true,
 };
 
 bool is_token(struct str s)
@@ -274,8 +298,8 @@ static bool has_prefix_nocase(struct str s, struct str prefix)
 	return s.n >= prefix.n && str_eq_nocase(str_make(s.p, prefix.n), prefix);
 }
 
-/* "http://host/path" is accepted when it names the same host as the Host field, and becomes "/path":
- * two different hosts in one request are how caches and gates are fooled. */
+/* "http://host/path" is accepted when it names the same host as the Host field, and becomes
+ * "/path": two different hosts in one request are how caches and gates are fooled. */
 static int settle_target(struct head *h)
 {
 	struct str target = str_make(h->base + h->target, h->target_n), authority;
@@ -328,8 +352,7 @@ static int parse_status_line(struct head *h, struct str line)
 
 	if (!str_split(&line, ' ', &version) || parse_version(version, &h->minor) != 0)
 		return 502;
-	if (!str_split(&line, ' ', &code) || code.n != 3 ||
-		str_to_int(code, 100, 999, &status) < 0)
+	if (!str_split(&line, ' ', &code) || code.n != 3 || str_to_int(code, 100, 999, &status) < 0)
 		return 502;
 	if (!is_field_value(line))
 		return 502;

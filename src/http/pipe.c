@@ -1,5 +1,5 @@
-/* Bulk between two sockets without copying it to user space. A pipe is borrowed only while bytes are
- * in it, so a few serve many relays. */
+/* Bulk between two sockets without copying it to user space. A pipe is borrowed only while bytes
+ * are in it, so a few serve many relays. */
 #include "http/http-internal.h"
 
 enum {
@@ -25,7 +25,7 @@ static void destroy(struct pipe_pool *pool, struct pipe *p)
 void pipe_pool_done(struct pipe_pool *pool)
 {
 	LIST_EACH(&pool->kept, node)
-		destroy(pool, container_of(node, struct pipe, node));
+	destroy(pool, container_of(node, struct pipe, node));
 }
 
 struct pipe *pipe_get(struct pipe_pool *pool)

@@ -69,7 +69,7 @@ static bool is_bulk(const struct http_relay *relay, const struct body *body, siz
 	if (relay->no_splice || got < SCRATCH_BYTES / 2)
 		return false;
 	return body->state == BODY_UNTIL_CLOSE ||
-		(body->state == BODY_LENGTH && body->left >= BULK_BYTES);
+	       (body->state == BODY_LENGTH && body->left >= BULK_BYTES);
 }
 
 /* The end of file: fine only where it is what ends the body. */
@@ -176,7 +176,8 @@ static ssize_t send_decoded(struct http_relay *relay, struct str head, struct st
 	return n;
 }
 
-/* The reply's head, if this is its beginning, and body bytes in the client's framing, in one call. */
+/* The reply's head, if this is its beginning, and body bytes in the client's framing, in one call.
+ */
 static enum flow send_down(struct http_relay *relay, struct str head, struct str bytes)
 {
 	struct iovec iov[4] = { iov_of(head), iov_of(bytes), iov_of(STR("\r\n")) };
@@ -213,13 +214,11 @@ static void start_reply_body(struct http_relay *relay, const struct head *head)
 	const struct http_exchange *x = relay->x;
 
 	relay->mode = RELAY_RAW;
-	if (head->status == 101)
-		body_start_until_close(&relay->reply);
-	else if (x->no_body)
+	if (x->no_body && head->status != 101)
 		body_start_length(&relay->reply, 0);
 	else if (head->chunked)
 		body_start_chunked(&relay->reply);
-	else if (head->length >= 0)
+	else if (head->length >= 0 && head->status != 101)
 		body_start_length(&relay->reply, head->length);
 	else
 		body_start_until_close(&relay->reply);
@@ -235,8 +234,9 @@ static enum flow begin_reply(struct http_relay *relay, const struct head *head, 
 	bool tunnel = head->status == 101;
 	enum flow flow;
 
-	if (tunnel && (!relay->x->head.upgrade || !relay->up_done))
-		return FLOW_BAD; /* nobody asked for it */
+	if (tunnel &&
+		(!relay->x->head.upgrade || !relay->up_done || head->chunked || head->length > 0))
+		return FLOW_BAD; /* nobody asked for it, or it is no tunnel */
 	if (relay_reply_head(relay->x, head) < 0)
 		return FLOW_BAD;
 	start_reply_body(relay, head);
@@ -333,7 +333,7 @@ static enum flow read_down(struct http_relay *relay)
 	if (flow != FLOW_MORE || relay->conn->blocked)
 		return flow == FLOW_MORE ? FLOW_WAIT : flow;
 	relay->down_bulk = relay->state != RELAY_HEAD && relay->mode == RELAY_RAW &&
-		is_bulk(relay, &relay->reply, (size_t)n);
+			   is_bulk(relay, &relay->reply, (size_t)n);
 	if (relay->state == RELAY_BODY && body_is_done(&relay->reply))
 		return FLOW_MORE;
 	return n < SCRATCH_BYTES ? FLOW_WAIT : FLOW_MORE;

@@ -5,8 +5,8 @@
 static bool is_hop_by_hop(struct str name)
 {
 	static const char *const names[] = { "Connection", "Keep-Alive", "Proxy-Connection",
-		"Proxy-Authenticate", "Proxy-Authorization", "TE", "Transfer-Encoding", "Content-Length",
-		"Upgrade" };
+		"Proxy-Authenticate", "Proxy-Authorization", "TE", "Transfer-Encoding",
+		"Content-Length", "Upgrade" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (str_eq_nocase(name, str_of(names[i])))
@@ -143,8 +143,7 @@ static void decide_framing(struct http_exchange *x, const struct head *reply)
 	x->no_body = empty || tunnel || str_is(http_method(x), "HEAD");
 	x->chunked = !x->no_body && reply->length < 0 && x->head.minor > 0;
 	x->reply_left = x->no_body && !tunnel ? 0 : reply->length;
-	x->keep = reply_may_keep(x) && !tunnel &&
-		(x->no_body || x->chunked || reply->length >= 0);
+	x->keep = reply_may_keep(x) && !tunnel && (x->no_body || x->chunked || reply->length >= 0);
 }
 
 int relay_reply_head(struct http_exchange *x, const struct head *reply)

@@ -1,6 +1,7 @@
-/* An exchange passed to another server: its life, events and deadlines. The bytes themselves are moved
- * by relay-flow.c. While a relay runs it owns the events of both descriptors; the connection takes its
- * own back when the exchange ends. Callbacks are only made by a task at the end of the turn. */
+/* An exchange passed to another server: its life, events and deadlines. The bytes themselves are
+ * moved by relay-flow.c. While a relay runs it owns the events of both descriptors; the connection
+ * takes its own back when the exchange ends. Callbacks are only made by a task at the end of the
+ * turn. */
 #include "http/http-internal.h"
 
 #include <netinet/tcp.h>
@@ -174,8 +175,8 @@ static void after_down(struct http_relay *relay, enum flow flow)
 	}
 }
 
-/* Sends the head and what is here of the body. As long as not a byte of it is taken, the body counts
- * as untouched. */
+/* Sends the head and what is here of the body. As long as not a byte of it is taken, the body
+ * counts as untouched. */
 static void send_first(struct http_relay *relay)
 {
 	struct conn *conn = relay->conn;
@@ -210,7 +211,7 @@ static void send_first(struct http_relay *relay)
 static bool wants_client(const struct http_relay *relay)
 {
 	return relay->state > RELAY_CONNECTING && !relay->up_done && !relay->up_lost &&
-		!relay_up_blocked(relay);
+	       !relay_up_blocked(relay);
 }
 
 static uint32_t upstream_events(const struct http_relay *relay)
@@ -224,8 +225,8 @@ static uint32_t upstream_events(const struct http_relay *relay)
 	return events;
 }
 
-/* An upstream that has hung up is reported again and again, so while its last bytes have to wait for
- * the client it is not watched at all. */
+/* An upstream that has hung up is reported again and again, so while its last bytes have to wait
+ * for the client it is not watched at all. */
 static void watch_upstream(struct http_relay *relay)
 {
 	uint32_t events = upstream_events(relay);
@@ -268,7 +269,7 @@ static bool is_perhaps_gone(const struct http_relay *relay)
 	const struct conn *conn = relay->conn;
 
 	return conn->half_closed && relay->up_done && !conn->answered &&
-		(relay->state == RELAY_HEAD || relay->since_ms <= relay->half_closed_ms);
+	       (relay->state == RELAY_HEAD || relay->since_ms <= relay->half_closed_ms);
 }
 
 /* 0: none. A chunked body may stay open and silent as long as both ends like. */
@@ -311,7 +312,7 @@ static void on_relay_timer(void *arg)
 	if (relay->state == RELAY_CONNECTING)
 		refuse(relay, -ETIMEDOUT);
 	else if (relay->state == RELAY_HEAD && relay->first_byte_ms > 0 &&
-		relay->since_ms + relay->first_byte_ms <= now)
+		 relay->since_ms + relay->first_byte_ms <= now)
 		fail(relay, 504, "the service did not reply in time");
 	else
 		cut(relay);

@@ -14,20 +14,44 @@ const char *status_text(int status)
 		int status;
 		const char *text;
 	} texts[] = {
-		{ 200, "OK" }, { 201, "Created" }, { 202, "Accepted" }, { 204, "No Content" },
-		{ 206, "Partial Content" }, { 301, "Moved Permanently" }, { 302, "Found" },
-		{ 303, "See Other" }, { 304, "Not Modified" }, { 307, "Temporary Redirect" },
-		{ 308, "Permanent Redirect" }, { 400, "Bad Request" }, { 401, "Unauthorized" },
-		{ 403, "Forbidden" }, { 404, "Not Found" }, { 405, "Method Not Allowed" },
-		{ 406, "Not Acceptable" }, { 408, "Request Timeout" }, { 409, "Conflict" },
-		{ 410, "Gone" }, { 411, "Length Required" }, { 412, "Precondition Failed" },
-		{ 413, "Content Too Large" }, { 415, "Unsupported Media Type" },
-		{ 416, "Range Not Satisfiable" }, { 417, "Expectation Failed" },
-		{ 422, "Unprocessable Content" }, { 426, "Upgrade Required" },
-		{ 429, "Too Many Requests" }, { 431, "Request Header Fields Too Large" },
-		{ 499, "Client Closed Request" }, { 500, "Internal Server Error" },
-		{ 501, "Not Implemented" }, { 502, "Bad Gateway" }, { 503, "Service Unavailable" },
-		{ 504, "Gateway Timeout" }, { 505, "HTTP Version Not Supported" },
+		{ 101, "Switching Protocols" },
+		{ 200, "OK" },
+		{ 201, "Created" },
+		{ 202, "Accepted" },
+		{ 204, "No Content" },
+		{ 206, "Partial Content" },
+		{ 301, "Moved Permanently" },
+		{ 302, "Found" },
+		{ 303, "See Other" },
+		{ 304, "Not Modified" },
+		{ 307, "Temporary Redirect" },
+		{ 308, "Permanent Redirect" },
+		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
+		{ 403, "Forbidden" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 406, "Not Acceptable" },
+		{ 408, "Request Timeout" },
+		{ 409, "Conflict" },
+		{ 410, "Gone" },
+		{ 411, "Length Required" },
+		{ 412, "Precondition Failed" },
+		{ 413, "Content Too Large" },
+		{ 415, "Unsupported Media Type" },
+		{ 416, "Range Not Satisfiable" },
+		{ 417, "Expectation Failed" },
+		{ 422, "Unprocessable Content" },
+		{ 426, "Upgrade Required" },
+		{ 429, "Too Many Requests" },
+		{ 431, "Request Header Fields Too Large" },
+		{ 499, "Client Closed Request" },
+		{ 500, "Internal Server Error" },
+		{ 501, "Not Implemented" },
+		{ 502, "Bad Gateway" },
+		{ 503, "Service Unavailable" },
+		{ 504, "Gateway Timeout" },
+		{ 505, "HTTP Version Not Supported" },
 		{ 507, "Insufficient Storage" },
 	};
 
@@ -159,8 +183,9 @@ void reply_refuse(struct conn *conn, int status)
 	(void)buf_printf(head, "HTTP/1.1 %d %s\r\n", status, status_text(status));
 	(void)buf_add_str(head, server_date(conn->server));
 	(void)buf_printf(head,
-		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", n,
-		body);
+		"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: "
+		"close\r\n\r\n%s",
+		n, body);
 	iov = iov_of(buf_str(head));
 	conn_send(conn, &iov, 1);
 }
@@ -199,7 +224,8 @@ bool http_write(struct http_exchange *x, struct str bytes)
 	if (conn->fd < 0 || x->no_body)
 		return true;
 	if (x->reply_left >= 0 && (uint64_t)x->reply_left < bytes.n) {
-		conn_lose(conn); /* more than was declared: the next reply would begin in this one */
+		conn_lose(
+			conn); /* more than was declared: the next reply would begin in this one */
 		return true;
 	}
 	if (x->reply_left >= 0)
@@ -273,7 +299,8 @@ void http_abort(struct http_exchange *x)
 	struct linger now = { .l_onoff = 1 };
 
 	assert(!x->ended && !x->relay);
-	/* Where only the end of the connection ends the body, a clean end would look like the whole. */
+	/* Where only the end of the connection ends the body, a clean end would look like the
+	 * whole. */
 	if (conn->fd >= 0 && x->begun && !x->chunked && x->reply_left < 0)
 		(void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 	x->keep = false;

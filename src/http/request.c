@@ -17,7 +17,7 @@ struct call {
 	http_response_fn fn;
 	void *arg;
 	struct outq out;
-	struct buf in;	  /* an unfinished head */
+	struct buf in;    /* an unfinished head */
 	struct buf reply; /* the payload */
 	struct head_scan scan;
 	struct body body;
@@ -87,8 +87,8 @@ static void take_heads(struct call *call)
 		if (r == 0)
 			return;
 		if (r < 0 || end == 2 ||
-			head_parse_response(str_make(call->in.p, end), fields, REPLY_MAX_FIELDS, &head) !=
-				0 ||
+			head_parse_response(str_make(call->in.p, end), fields, REPLY_MAX_FIELDS,
+				&head) != 0 ||
 			head.status == 101) {
 			finish(call, -EPROTO, "the reply's head");
 			return;
@@ -185,8 +185,8 @@ static void on_io(void *arg, uint32_t events)
 
 static int compose(struct buf *out, const struct http_request *request)
 {
-	(void)buf_printf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", request->method,
-		request->target, request->host ? request->host : "localhost");
+	(void)buf_printf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n",
+		request->method, request->target, request->host ? request->host : "localhost");
 	if (request->headers)
 		(void)buf_adds(out, request->headers);
 	if (request->body.n > 0 || !str_is(str_of(request->method), "GET"))

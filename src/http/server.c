@@ -6,8 +6,8 @@
 #include <time.h>
 
 enum {
-	ACCEPT_TURN = 64,	/* connections taken before others have their turn */
-	ACCEPT_PAUSE_MS = 100,	/* when descriptors have run out: they come back as others leave */
+	ACCEPT_TURN = 64,       /* connections taken before others have their turn */
+	ACCEPT_PAUSE_MS = 100,  /* when descriptors have run out: they come back as others leave */
 	KEEPALIVE_SECONDS = 60, /* finds clients that vanished from the network */
 };
 
@@ -16,13 +16,13 @@ static void on_stop_timer(void *arg);
 
 static void set_defaults(struct http_limits *l)
 {
-	l->head_bytes = l->head_bytes ? l->head_bytes : 32 * 1024;
+	l->head_bytes = l->head_bytes ? l->head_bytes : 32768;
 	l->max_headers = l->max_headers ? l->max_headers : 128;
-	l->head_timeout_ms = l->head_timeout_ms ? l->head_timeout_ms : 10 * 1000;
-	l->idle_timeout_ms = l->idle_timeout_ms ? l->idle_timeout_ms : 650 * 1000;
-	l->stall_timeout_ms = l->stall_timeout_ms ? l->stall_timeout_ms : 60 * 1000;
+	l->head_timeout_ms = l->head_timeout_ms ? l->head_timeout_ms : 10000;
+	l->idle_timeout_ms = l->idle_timeout_ms ? l->idle_timeout_ms : 650000;
+	l->stall_timeout_ms = l->stall_timeout_ms ? l->stall_timeout_ms : 60000;
 	l->max_connections = l->max_connections ? l->max_connections : 16384;
-	l->write_high_bytes = l->write_high_bytes ? l->write_high_bytes : 256 * 1024;
+	l->write_high_bytes = l->write_high_bytes ? l->write_high_bytes : 262144;
 }
 
 static void on_sigpipe(int signo)
@@ -77,7 +77,7 @@ static void listener_free(struct listener *l)
 static void close_listeners(struct http_server *server)
 {
 	LIST_EACH(&server->listeners, node)
-		listener_free(container_of(node, struct listener, node));
+	listener_free(container_of(node, struct listener, node));
 }
 
 struct http_server *http_server_free(struct http_server *server)
@@ -155,7 +155,7 @@ static void turn_away(int fd)
 static void pause_accepting(struct http_server *server)
 {
 	LIST_EACH(&server->listeners, node)
-		loop_io_set(&container_of(node, struct listener, node)->io, 0);
+	loop_io_set(&container_of(node, struct listener, node)->io, 0);
 	loop_timer_set(&server->accept_timer, loop_now_ms(server->loop) + ACCEPT_PAUSE_MS);
 }
 
@@ -164,7 +164,7 @@ static void on_accept_timer(void *arg)
 	struct http_server *server = arg;
 
 	LIST_EACH(&server->listeners, node)
-		loop_io_set(&container_of(node, struct listener, node)->io, EPOLLIN);
+	loop_io_set(&container_of(node, struct listener, node)->io, EPOLLIN);
 }
 
 /* False when there is nothing more to accept now. */
@@ -260,11 +260,11 @@ static void on_stop_timer(void *arg)
 
 	server->stop_result = -ETIMEDOUT;
 	LIST_EACH(&server->relays, node)
-		http_relay_cut(container_of(node, struct http_relay, node));
+	http_relay_cut(container_of(node, struct http_relay, node));
 	LIST_EACH(&server->idle, node)
-		conn_close(container_of(node, struct conn, node));
+	conn_close(container_of(node, struct conn, node));
 	LIST_EACH(&server->busy, node)
-		conn_lose(container_of(node, struct conn, node));
+	conn_lose(container_of(node, struct conn, node));
 	loop_defer(server->loop, &server->stop_task, on_stopped, server);
 }
 
@@ -276,7 +276,8 @@ void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn d
 	server->stopped_arg = arg;
 	loop_timer_cancel(&server->accept_timer);
 	close_listeners(server);
-	LIST_EACH(&server->idle, node) {
+	LIST_EACH(&server->idle, node)
+	{
 		struct conn *conn = container_of(node, struct conn, node);
 
 		if (conn_is_idle(conn))

@@ -81,10 +81,12 @@ TEST(requests_are_accepted_or_refused_with_a_status)
 		{ "GET / HTTP/1.1\r\n" HOST
 		  "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
 			400 },
-		{ "GET / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
+		{ "GET / HTTP/1.1\r\n" HOST
+		  "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n",
 			400 },
 		{ "GET / HTTP/1.1\r\n" HOST "Expect: magic\r\n\r\n", 417 },
-		{ "GET / HTTP/1.1\r\n" HOST "A:1\r\nB:1\r\nC:1\r\nD:1\r\nE:1\r\nF:1\r\nG:1\r\nH:1\r\n\r\n",
+		{ "GET / HTTP/1.1\r\n" HOST
+		  "A:1\r\nB:1\r\nC:1\r\nD:1\r\nE:1\r\nF:1\r\nG:1\r\nH:1\r\n\r\n",
 			431 },
 	};
 
@@ -92,8 +94,8 @@ TEST(requests_are_accepted_or_refused_with_a_status)
 		struct parsed p = parse(cases[i].text, true);
 
 		if (p.found != 1 || p.status != cases[i].status)
-			TEST_FAIL("%s: got %d, want %d", cases[i].text, p.found == 1 ? p.status : p.found,
-				cases[i].status);
+			TEST_FAIL("%s: got %d, want %d", cases[i].text,
+				p.found == 1 ? p.status : p.found, cases[i].status);
 	}
 }
 
@@ -131,9 +133,10 @@ TEST(an_oversized_head_is_refused_before_its_end)
 
 TEST(a_request_says_what_it_wants)
 {
-	struct parsed p = parse("POST /a?b HTTP/1.1\r\nhost: x:1\r\nConnection: keep-alive, Upgrade\r\n"
-				"Upgrade: websocket\r\ncontent-length: 12\r\nExpect: 100-Continue\r\n\r\n",
-		true);
+	struct parsed p =
+		parse("POST /a?b HTTP/1.1\r\nhost: x:1\r\nConnection: keep-alive, Upgrade\r\n"
+		      "Upgrade: websocket\r\ncontent-length: 12\r\nExpect: 100-Continue\r\n\r\n",
+			true);
 
 	ASSERT_EQ(p.status, 0);
 	ASSERT_BYTES(str_make(p.head.base, p.head.method_n), "POST");
@@ -147,7 +150,8 @@ TEST(a_request_says_what_it_wants)
 TEST(keeping_the_connection_follows_version_and_field)
 {
 	ASSERT(parse("GET / HTTP/1.1\r\n" HOST "\r\n", true).head.keep_alive);
-	ASSERT(!parse("GET / HTTP/1.1\r\n" HOST "Connection: x, Close\r\n\r\n", true).head.keep_alive);
+	ASSERT(!parse("GET / HTTP/1.1\r\n" HOST "Connection: x, Close\r\n\r\n", true)
+			.head.keep_alive);
 	ASSERT(!parse("GET / HTTP/1.0\r\n\r\n", true).head.keep_alive);
 	ASSERT(parse("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true).head.keep_alive);
 }
@@ -220,10 +224,10 @@ TEST(chunked_bodies_are_decoded)
 TEST(bad_chunks_are_refused)
 {
 	static const char *const cases[] = { "\r\n", "g\r\n", "-5\r\nhello\r\n", "+5\r\n", " 5\r\n",
-		"5 \r\nhello", "5\nhello", "0x5\r\n", ";a\r\n", "5\rhello", "5\r\nhelloX", "5\r\nhello\n",
-		"5\r\nhello\r5", "1000000000000000\r\n", "ffffffffffffffffff\r\n", "5;a\x01\r\n",
-		"5;a\nb\r\n", "0\r\nX\r\n\r\n", "0\r\n X: y\r\n\r\n", "0\r\nX: y\n\r\n", "0\r\n\n",
-		"0\r\n\rX", "0\r\nX : y\r\n\r\n" };
+		"5 \r\nhello", "5\nhello", "0x5\r\n", ";a\r\n", "5\rhello", "5\r\nhelloX",
+		"5\r\nhello\n", "5\r\nhello\r5", "1000000000000000\r\n", "ffffffffffffffffff\r\n",
+		"5;a\x01\r\n", "5;a\nb\r\n", "0\r\nX\r\n\r\n", "0\r\n X: y\r\n\r\n",
+		"0\r\nX: y\n\r\n", "0\r\n\n", "0\r\n\rX", "0\r\nX : y\r\n\r\n" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		if (!decode(cases[i]).bad)
@@ -232,11 +236,10 @@ TEST(bad_chunks_are_refused)
 
 TEST(endless_extensions_and_trailers_are_refused)
 {
-	static char text[10000];
+	static char extension[10000] = "5;", trailer[10000] = "0\r\nX:";
 
-	memset(text, 'a', sizeof text - 1);
-	memcpy(text, "5;", 2);
-	ASSERT(decode(text).bad);
-	memcpy(text, "0\r\nX:", 5);
-	ASSERT(decode(text).bad);
+	memset(extension + 2, 'a', sizeof extension - 3);
+	ASSERT(decode(extension).bad);
+	memset(trailer + 5, 'a', sizeof trailer - 6);
+	ASSERT(decode(trailer).bad);
 }

@@ -1,119 +1,22 @@
-/* The relay between a raw client and a raw upstream, both played by the test. */
-#include "test-rig.h"
+#include "test-ends.h"
 #include "test.h"
-
-#define HOST "Host: a\r\n"
-#define GET "GET /p?q HTTP/1.1\r\n" HOST "\r\n"
-
-static const char added[] = "X-Added: yes\r\nX-Real: gate\r\n";
-
-static void on_closed(void *arg)
-{
-	struct rig *rig = arg;
-
-	atomic_fetch_add(&rig->closed, 1);
-}
-
-static void refused_body(void *arg, int r, struct str body)
-{
-	struct http_exchange *x = arg;
-
-	http_reply(x, r < 0 ? 500 : 503, NULL, body);
-}
-
-static void on_refused(void *arg, struct http_exchange *x, int r)
-{
-	struct rig *rig = arg;
-
-	atomic_store(&rig->refused, -r);
-	http_read_body(x, 1000, refused_body, x);
-}
-
-static int start_dial(int port)
-{
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	(void)connect_to(fd, port);
-	return fd;
-}
-
-static void handle(void *arg, struct http_exchange *x)
-{
-	struct rig *rig = arg;
-	struct http_relay_options options = {
-		.add_headers = added, .first_byte_timeout_ms = 300, .closed = on_closed, .arg = rig
-	};
-
-	if (str_is(http_path(x), "/direct")) {
-		http_reply(x, 200, NULL, STR("direct"));
-		return;
-	}
-	if (str_is(http_path(x), "/patient"))
-		options.first_byte_timeout_ms = 0;
-	(void)http_relay(x, start_dial(rig->upstream_port), &options, on_refused);
-}
-
-/* The two ends of one relayed connection, and what they said last. */
-struct ends {
-	struct rig rig;
-	int listener, client, upstream;
-	char got[8192];
-};
-
-static void ends_done(struct ends *t)
-{
-	close_fdp(&t->client);
-	close_fdp(&t->upstream);
-	close_fdp(&t->listener);
-	rig_stop(&t->rig);
-}
-
-static bool ends_start(struct ends *t, const struct http_limits *limits)
-{
-	t->client = t->upstream = -EBADF;
-	t->listener = http_listen("127.0.0.1:0", NULL);
-	(void)fd_set_nonblock(t->listener, false);
-	t->rig.upstream_port = socket_port(t->listener);
-	if (!rig_start(&t->rig, limits, handle))
-		return false;
-	t->client = dial(t->rig.port);
-	return t->client >= 0;
-}
-
-/* Sends from the client and takes the relay's connection; NULL if the head did not arrive. */
-static const char *pass(struct ends *t, const char *request)
-{
-	if (!say(t->client, request))
-		return NULL;
-	t->upstream = accept(t->listener, NULL, NULL);
-	if (t->upstream < 0)
-		return NULL;
-	set_wait(t->upstream);
-	return hear(t->upstream, t->got, sizeof t->got, "\r\n\r\n");
-}
-
-static const char *client_hears(struct ends *t, const char *until)
-{
-	return hear(t->client, t->got, sizeof t->got, until);
-}
-
-#define ENDS_WITH(limits) \
-	CLEANUP(ends_done) struct ends t = { 0 }; \
-	ASSERT(ends_start(&t, limits))
-#define ENDS ENDS_WITH(NULL)
 
 TEST(a_request_is_rewritten_and_its_reply_too)
 {
 	ENDS;
 
-	ASSERT(pass(&t, "GET /p?q HTTP/1.1\r\n" HOST "X-Keep: 1\r\nx-real: me\r\nConnection: x-drop\r\n"
-			"X-Drop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: x\r\n\r\n"));
-	ASSERT_STR(t.got, "GET /p?q HTTP/1.1\r\nHost: a\r\nX-Keep: 1\r\nX-Added: yes\r\nX-Real: gate\r\n"
-			  "Connection: close\r\n\r\n");
-	ASSERT(say(t.upstream, "HTTP/1.1 201 Made\r\nX-Up: 1\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
-			       "Content-Length: 5\r\n\r\nhello"));
-	ASSERT_STR(client_hears(&t, "hello"), "HTTP/1.1 201 Made\r\nX-Up: 1\r\nContent-Length: 5\r\n\r\n"
-					      "hello");
+	ASSERT(pass(&t,
+		"GET /p?q HTTP/1.1\r\n" HOST "X-Keep: 1\r\nx-real: me\r\nConnection: x-drop\r\n"
+		"X-Drop: 1\r\nKeep-Alive: 5\r\nTE: trailers\r\nProxy-Authorization: x\r\n\r\n"));
+	ASSERT_STR(t.got,
+		"GET /p?q HTTP/1.1\r\nHost: a\r\nX-Keep: 1\r\nX-Added: yes\r\nX-Real: gate\r\n"
+		"Connection: close\r\n\r\n");
+	ASSERT(say(t.upstream,
+		"HTTP/1.1 201 Made\r\nX-Up: 1\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n"
+		"Content-Length: 5\r\n\r\nhello"));
+	ASSERT_STR(client_hears(&t, "hello"),
+		"HTTP/1.1 201 Made\r\nX-Up: 1\r\nContent-Length: 5\r\n\r\n"
+		"hello");
 	ASSERT(becomes(&t.rig.closed, 1));
 	ASSERT(say(t.client, "GET /direct HTTP/1.1\r\n" HOST "\r\n")); /* the connection was kept */
 	ASSERT(strstr(client_hears(&t, "direct"), "200 OK"));
@@ -125,15 +28,20 @@ TEST(replies_are_framed_for_the_client)
 		const char *request, *reply, *want;
 		bool close; /* the upstream, after its reply */
 	} cases[] = {
-		{ GET, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: v\r\n\r\n",
+		{ GET,
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+			"chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: v\r\n\r\n",
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 			"3;x\r\nabc\r\n0\r\nT: v\r\n\r\n",
 			false },
 		{ "GET / HTTP/1.0\r\n\r\n",
-			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+			"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
 			"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabc", false },
 		{ GET, "HTTP/1.0 200 OK\r\n\r\nabc",
-			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", true },
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+			"chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+			true },
 		{ "GET / HTTP/1.0\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nabc",
 			"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabc", true },
 		{ "HEAD / HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
@@ -141,8 +49,11 @@ TEST(replies_are_framed_for_the_client)
 		{ GET, "HTTP/1.1 204 No\r\n\r\n", "HTTP/1.1 204 No\r\n\r\n", false },
 		{ GET, "HTTP/1.1 304 No\r\nContent-Length: 5\r\n\r\n",
 			"HTTP/1.1 304 No\r\nContent-Length: 5\r\n\r\n", false },
-		{ GET, "HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
-			"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
+		{ GET,
+			"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: "
+			"1\r\n\r\nx",
+			"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: "
+			"1\r\n\r\nx",
 			false },
 		{ GET, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nsurplus",
 			"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false },
@@ -245,7 +156,8 @@ TEST(request_bodies_pass_as_they_come)
 	char got[256];
 	ENDS;
 
-	ASSERT(pass(&t, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"));
+	ASSERT(pass(&t,
+		"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"));
 	ASSERT(strstr(t.got, "Transfer-Encoding: chunked\r\n"));
 	ASSERT_STR(hear(t.upstream, got, sizeof got, "abc\r\n"), "3\r\nabc\r\n");
 	ASSERT(say(t.client, "2\r\nde\r\n0\r\nA: b\r\n\r\nGET /direct HTTP/1.1\r\n" HOST "\r\n"));
@@ -258,7 +170,8 @@ TEST(a_badly_framed_request_body_is_refused)
 {
 	ENDS;
 
-	ASSERT(pass(&t, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"));
+	ASSERT(pass(&t,
+		"POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"));
 	ASSERT(say(t.client, "3 \r\nabc\r\n"));
 	ASSERT(strstr(client_hears(&t, "}"), "400 "));
 	ASSERT_EQ(heard_end(t.upstream), 1);
@@ -298,10 +211,12 @@ TEST(an_upgrade_becomes_a_tunnel)
 	ASSERT(pass(&t, "GET /ws HTTP/1.1\r\n" HOST "Connection: keep-alive, Upgrade\r\n"
 			"Upgrade: websocket\r\n\r\nearly"));
 	ASSERT(strstr(t.got, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"));
-	ASSERT(say(t.upstream, "HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
-			       "X: y\r\n\r\nfirst"));
-	ASSERT_STR(client_hears(&t, "first"), "HTTP/1.1 101 Switching\r\nX: y\r\nConnection: Upgrade\r\n"
-					      "Upgrade: websocket\r\n\r\nfirst");
+	ASSERT(say(t.upstream,
+		"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+		"X: y\r\n\r\nfirst"));
+	ASSERT_STR(client_hears(&t, "first"),
+		"HTTP/1.1 101 Switching\r\nX: y\r\nConnection: Upgrade\r\n"
+		"Upgrade: websocket\r\n\r\nfirst");
 	ASSERT_STR(hear(t.upstream, got, sizeof got, "early"), "early");
 	ASSERT(say(t.client, "ping"));
 	ASSERT_STR(hear(t.upstream, got, sizeof got, "ping"), "ping");
@@ -352,40 +267,6 @@ TEST(a_client_that_leaves_closes_the_upstream)
 	}
 }
 
-/* How much can be sent before the other side stops taking it. */
-static long push(int fd, long most)
-{
-	static const char piece[65536];
-	long total = 0;
-	int idle = 0;
-
-	while (total < most && idle < 20) {
-		ssize_t n = send(fd, piece, sizeof piece, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n > 0) {
-			total += n;
-			idle = 0;
-		} else if (errno == EAGAIN) {
-			(void)poll(NULL, 0, 10);
-			idle++;
-		} else {
-			return -errno;
-		}
-	}
-	return total;
-}
-
-static long drain(int fd, long most)
-{
-	static char piece[65536];
-	long total = 0;
-	ssize_t n;
-
-	while (total < most && (n = recv(fd, piece, (size_t)MIN((long)sizeof piece, most - total), 0)) > 0)
-		total += n;
-	return total;
-}
-
 TEST(a_half_closed_client_keeps_a_stream_that_flows)
 {
 	ENDS;
@@ -401,26 +282,6 @@ TEST(a_half_closed_client_keeps_a_stream_that_flows)
 	ASSERT(strstr(client_hears(&t, NULL), "one\r\n3\r\ntwo\r\n0\r\n\r\n"));
 }
 
-TEST(a_half_closed_upload_waits_for_a_slow_upstream)
-{
-	enum { BODY = 268435456 };
-	int small = 4096;
-	ENDS;
-	long sent;
-
-	/* The upstream holds little, so most of what was sent is still before the relay when the
-	 * client shuts its side; how much the kernel takes in all is found out by trying. */
-	(void)setsockopt(t.listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-	ASSERT(pass(&t, "PUT /patient HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"));
-	ASSERT(say(t.client, "10000000\r\n"));
-	sent = push(t.client, BODY);
-	ASSERT(sent > 0 && sent < BODY);
-	(void)shutdown(t.client, SHUT_WR);
-	(void)poll(NULL, 0, 1300);
-	ASSERT_EQ(drain(t.upstream, sent + 10), sent + 10);
-	ASSERT_EQ(heard_end(t.upstream), 1); /* only now: half a body was all there was */
-}
-
 TEST(a_half_closed_client_gets_its_reply)
 {
 	ENDS;
@@ -430,138 +291,6 @@ TEST(a_half_closed_client_gets_its_reply)
 	(void)poll(NULL, 0, 50);
 	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
 	ASSERT(strstr(client_hears(&t, NULL), "\r\n\r\nok"));
-}
-
-enum { BULK = 256 << 20, QUEUED_MAX = 64 << 20 };
-
-static void check_download(const char *head, long framing)
-{
-	ENDS;
-	long sent;
-
-	ASSERT(pass(&t, GET));
-	ASSERT(say(t.upstream, head));
-	sent = push(t.upstream, BULK);
-	ASSERT(sent > 0 && sent < QUEUED_MAX); /* a client that does not read stops the upstream */
-	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
-	if (framing > 0)
-		ASSERT(strstr(client_hears(&t, "\r\n"), "10000000\r\n"));
-	ASSERT_EQ(drain(t.client, sent), sent);
-}
-
-TEST(a_slow_reader_stops_a_download)
-{
-	check_download("HTTP/1.1 200 OK\r\nContent-Length: 268435456\r\n\r\n", 0);
-	check_download("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000\r\n", 1);
-}
-
-TEST(a_slow_upstream_stops_an_upload)
-{
-	ENDS;
-	long sent, rest;
-
-	ASSERT(pass(&t, "PUT /patient HTTP/1.1\r\n" HOST "Content-Length: 100000000\r\n\r\n"));
-	sent = push(t.client, 100000000);
-	ASSERT(sent > 0 && sent < QUEUED_MAX);
-	ASSERT_EQ(drain(t.upstream, sent), sent);
-	rest = push(t.client, 1000000);
-	ASSERT(rest > 0);
-	ASSERT_EQ(drain(t.upstream, rest), rest);
-}
-
-/* Sends n bytes of a pattern that no shift of itself equals, from a thread of its own. */
-struct pattern {
-	int fd;
-	uint32_t n;
-};
-
-static uint32_t pattern_at(uint32_t i)
-{
-	return i * 2654435761u;
-}
-
-static void *send_pattern(void *arg)
-{
-	const struct pattern *p = arg;
-	uint32_t words[4096];
-
-	for (uint32_t i = 0; i < p->n / 4; i += 4096) {
-		for (uint32_t k = 0; k < 4096; k++)
-			words[k] = pattern_at(i + k);
-		if (fd_write_all(p->fd, words, MIN(sizeof words, p->n - (size_t)i * 4)) < 0)
-			break;
-	}
-	return NULL;
-}
-
-static bool is_pattern(int fd, uint32_t n)
-{
-	static uint32_t words[1024];
-
-	for (uint32_t i = 0; i < n / 4; i += 1024) {
-		size_t want = MIN(sizeof words, n - (size_t)i * 4);
-
-		if (recv(fd, words, want, MSG_WAITALL) != (ssize_t)want)
-			return false;
-		for (uint32_t k = 0; k < want / 4; k++)
-			if (words[k] != pattern_at(i + k))
-				return false;
-	}
-	return true;
-}
-
-TEST(bulk_arrives_whole_and_the_connection_is_kept)
-{
-	enum { SIZE = 5000000 };
-	struct pattern up, down;
-	pthread_t thread;
-	ENDS;
-
-	for (int i = 0; i < 2; i++) {
-		close_fdp(&t.upstream);
-		ASSERT(pass(&t, "PUT /patient HTTP/1.1\r\n" HOST "Content-Length: 5000000\r\n\r\n"));
-		up = (struct pattern){ t.client, SIZE };
-		ASSERT_EQ(pthread_create(&thread, NULL, send_pattern, &up), 0);
-		ASSERT(is_pattern(t.upstream, SIZE));
-		(void)pthread_join(thread, NULL);
-		ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n"));
-		down = (struct pattern){ t.upstream, SIZE };
-		ASSERT_EQ(pthread_create(&thread, NULL, send_pattern, &down), 0);
-		ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
-		ASSERT(is_pattern(t.client, SIZE));
-		(void)pthread_join(thread, NULL);
-		ASSERT(becomes(&t.rig.closed, i + 1));
-	}
-}
-
-TEST(a_tunnel_carries_bulk_both_ways)
-{
-	ENDS;
-	long up, down;
-
-	ASSERT(pass(&t, "GET /ws HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: x\r\n\r\n"));
-	ASSERT(say(t.upstream, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"));
-	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "101 Go"));
-	up = push(t.client, BULK);
-	down = push(t.upstream, BULK);
-	ASSERT(up > 0 && up < QUEUED_MAX && down > 0 && down < QUEUED_MAX);
-	ASSERT_EQ(drain(t.upstream, up), up);
-	ASSERT_EQ(drain(t.client, down), down);
-	(void)close(TAKE_FD(t.client));
-	ASSERT_EQ(heard_end(t.upstream), 1);
-}
-
-TEST(a_stalled_client_is_cut_after_its_time)
-{
-	struct http_limits limits = { .stall_timeout_ms = 150 };
-	ENDS_WITH(&limits);
-	long sent;
-
-	ASSERT(pass(&t, GET));
-	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 268435456\r\n\r\n"));
-	sent = push(t.upstream, BULK);
-	ASSERT(sent == -EPIPE || sent == -ECONNRESET);
-	ASSERT(becomes(&t.rig.closed, 1));
 }
 
 TEST(a_server_freed_under_a_relay_cuts_both_ends)

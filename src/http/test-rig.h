@@ -1,5 +1,6 @@
-/* A real server on a thread of its own, and a blocking client to throw bytes at it. Each test program
- * includes this once. Nothing but the descriptors passes between the two threads while both run. */
+/* A real server on a thread of its own, and a blocking client to throw bytes at it. Each test
+ * program includes this once. Nothing but the descriptors passes between the two threads while both
+ * run. */
 #pragma once
 
 #include "http/http.h"
@@ -12,7 +13,9 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-enum { RIG_WAIT_MS = 5000 };
+enum {
+	RIG_WAIT_MS = 5000
+};
 
 struct rig {
 	struct loop *loop;
@@ -22,6 +25,7 @@ struct rig {
 	struct loop_io stop_io;
 	pthread_t thread;
 	int upstream_port; /* for handlers that relay */
+	int upstream_fd;   /* or this, once, when it is set */
 	atomic_int gone, closed, bodies, refused;
 	atomic_long body_bytes;
 };
@@ -50,7 +54,8 @@ static int socket_port(int fd)
 	struct sockaddr_in address = { 0 };
 	socklen_t size = sizeof address;
 
-	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 ? ntohs(address.sin_port) : -1;
+	return getsockname(fd, (struct sockaddr *)&address, &size) == 0 ? ntohs(address.sin_port)
+									: -1;
 }
 
 static bool rig_start(struct rig *rig, const struct http_limits *limits, http_handler_fn handler)
@@ -63,9 +68,9 @@ static bool rig_start(struct rig *rig, const struct http_limits *limits, http_ha
 	rig->server = http_server_new(rig->loop, limits, handler, rig);
 	rig->stop_fd = eventfd(0, EFD_CLOEXEC);
 	return http_server_take_listener(rig->server, fd, NULL) == 0 &&
-		loop_io_add(rig->loop, &rig->stop_io, rig->stop_fd, EPOLLIN, rig_on_stop, rig, NULL) ==
-		0 &&
-		pthread_create(&rig->thread, NULL, rig_main, rig) == 0;
+	       loop_io_add(rig->loop, &rig->stop_io, rig->stop_fd, EPOLLIN, rig_on_stop, rig,
+		       NULL) == 0 &&
+	       pthread_create(&rig->thread, NULL, rig_main, rig) == 0;
 }
 
 static void rig_stop(struct rig *rig)

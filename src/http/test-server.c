@@ -1,194 +1,7 @@
-#include "test-rig.h"
+#include "test-handlers.h"
 #include "test.h"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/un.h>
-
-#define HOST "Host: a\r\n"
-
-/* ---- handlers ---- */
-
-static void echo_done(void *arg, int r, struct str body)
-{
-	struct http_exchange *x = arg;
-
-	if (r == -E2BIG)
-		http_reply(x, 413, NULL, STR("too big"));
-	else if (r == -EPROTO)
-		http_reply(x, 400, NULL, STR("bad body"));
-	else if (r < 0)
-		http_abort(x);
-	else
-		http_reply(x, 200, "text/plain", body);
-}
-
-static void count_piece(void *arg, int r, struct str bytes)
-{
-	struct http_exchange *x = arg;
-	struct rig *rig = http_data(x);
-	char text[32];
-
-	if (bytes.n > 0) {
-		atomic_fetch_add(&rig->body_bytes, (long)bytes.n);
-		return;
-	}
-	atomic_fetch_add(&rig->bodies, 1);
-	(void)snprintf(text, sizeof text, "%ld", atomic_load(&rig->body_bytes));
-	if (r < 0)
-		http_abort(x);
-	else
-		http_reply(x, 200, NULL, str_of(text));
-}
-
-static void on_gone(void *arg)
-{
-	struct http_exchange *x = arg;
-	struct rig *rig = http_data(x);
-
-	atomic_fetch_add(&rig->gone, 1);
-	http_abort(x);
-}
-
-struct flood {
-	struct http_exchange *x;
-	int left;
-};
-
-static void flood_more(void *arg)
-{
-	static const char piece[65536];
-	struct flood *flood = arg;
-	struct rig *rig = http_data(flood->x);
-
-	while (flood->left > 0) {
-		flood->left--;
-		atomic_fetch_add(&rig->body_bytes, sizeof piece);
-		if (!http_write(flood->x, str_make(piece, sizeof piece)) && flood->left > 0)
-			return;
-	}
-	http_end(flood->x);
-}
-
-static void flood(struct http_exchange *x)
-{
-	struct flood *flood = arena_alloc(http_arena(x), sizeof *flood);
-
-	*flood = (struct flood){ x, 1024 };
-	http_on_drain(x, flood_more, flood);
-	http_begin(x, 200, NULL, -1);
-	flood_more(flood);
-}
-
-struct later {
-	struct loop_timer timer;
-	struct http_exchange *x;
-};
-
-static void reply_later(void *arg)
-{
-	struct later *later = arg;
-
-	http_reply(later->x, 200, NULL, STR("later"));
-}
-
-static void wait_ms(struct http_exchange *x, int64_t ms)
-{
-	struct later *later = arena_alloc(http_arena(x), sizeof *later);
-
-	later->x = x;
-	loop_timer_init(&later->timer, http_loop(x), reply_later, later);
-	loop_timer_set(&later->timer, loop_now_ms(http_loop(x)) + ms);
-}
-
-static void send_file(struct http_exchange *x)
-{
-	int fd = memfd_create("file", MFD_CLOEXEC);
-
-	(void)!write(fd, "0123456789", 10);
-	http_begin(x, 200, NULL, 4);
-	http_take_file(x, fd, 3, 4);
-}
-
-static void switch_protocol(struct http_exchange *x)
-{
-	struct buf rest = BUF_INIT(1024);
-	int fd = http_detach(x, &rest);
-
-	(void)fd_set_nonblock(fd, false);
-	(void)fd_write_all(fd, "raw:", 4);
-	(void)fd_write_all(fd, rest.p, rest.n);
-	(void)close(fd);
-	buf_done(&rest);
-}
-
-static void describe(struct http_exchange *x)
-{
-	char *text = arena_printf(http_arena(x), "%.*s|%.*s|%.*s|%.*s|%.*s", STR_ARG(http_method(x)),
-		STR_ARG(http_path(x)), STR_ARG(http_query(x)), STR_ARG(http_query_value(x, "a b")),
-		STR_ARG(http_header(x, "x-y")));
-
-	http_reply(x, 200, NULL, str_of(text));
-}
-
-static void handle(void *arg, struct http_exchange *x)
-{
-	struct str path = http_path(x);
-
-	http_set_data(x, arg);
-	if (str_is(path, "/echo")) {
-		http_read_body(x, 100000, echo_done, x);
-	} else if (str_is(path, "/count")) {
-		http_stream_body(x, count_piece, x);
-	} else if (str_is(path, "/flood")) {
-		flood(x);
-	} else if (str_is(path, "/hold")) {
-		http_on_gone(x, on_gone, x);
-	} else if (str_is(path, "/hold-stream")) {
-		http_on_gone(x, on_gone, x);
-		http_sse_begin(x);
-	} else if (str_is(path, "/wait")) {
-		wait_ms(x, 50);
-	} else if (str_is(path, "/file")) {
-		send_file(x);
-	} else if (str_is(path, "/detach")) {
-		switch_protocol(x);
-	} else if (str_is(path, "/describe")) {
-		describe(x);
-	} else if (str_is(path, "/empty")) {
-		http_reply(x, 204, NULL, STR(""));
-	} else if (str_is(path, "/peer")) {
-		http_reply(x, 200, NULL, http_peer(x));
-	} else if (str_is(path, "/headers")) {
-		http_add_header(x, "X-Good", STR("1"));
-		http_add_header(x, "X-Bad", STR("1\r\nEvil: 1"));
-		http_add_header(x, "Content-Length", STR("7"));
-		http_reply(x, 200, NULL, STR("ok"));
-	} else if (str_is(path, "/chunks")) {
-		http_begin(x, 200, "text/plain", -1);
-		(void)http_write(x, STR("one"));
-		(void)http_write(x, STR("two"));
-		http_end(x);
-	} else if (str_is(path, "/sse")) {
-		http_sse_begin(x);
-		(void)http_sse_send(x, "tick", "7", STR("a\nb\r"));
-		http_end(x);
-	} else if (str_is(path, "/break")) {
-		http_begin(x, 200, NULL, -1);
-		(void)http_write(x, STR("half"));
-		http_abort(x);
-	} else {
-		http_reply(x, 200, "text/plain", STR("hi"));
-	}
-}
-
-#define RIG_WITH(limits) \
-	CLEANUP(rig_stop) struct rig rig = { 0 }; \
-	ASSERT(rig_start(&rig, limits, handle))
-#define RIG RIG_WITH(NULL)
-#define DIAL cleanup_close int fd = dial(rig.port)
-
-/* ---- the simple ways ---- */
 
 struct talk {
 	const char *send, *want; /* want: in this order, separated by '*' */
@@ -221,18 +34,22 @@ static void check_talks(struct rig *rig, const struct talk *talks, size_t n)
 		(void)shutdown(fd, SHUT_WR);
 		(void)hear(fd, got, sizeof got, NULL);
 		if (!has_in_order(got, talks[i].want))
-			TEST_FAIL("sent:\n%s\ngot:\n%s\nwant: %s", talks[i].send, got, talks[i].want);
+			TEST_FAIL("sent:\n%s\ngot:\n%s\nwant: %s", talks[i].send, got,
+				talks[i].want);
 	}
 }
 
 TEST(good_requests_are_answered)
 {
 	static const struct talk talks[] = {
-		{ "GET / HTTP/1.1\r\n" HOST "\r\n", "HTTP/1.1 200 OK\r\n*Content-Length: 2\r\n\r\nhi" },
+		{ "GET / HTTP/1.1\r\n" HOST "\r\n",
+			"HTTP/1.1 200 OK\r\n*Content-Length: 2\r\n\r\nhi" },
 		{ "\r\nGET / HTTP/1.1\r\n" HOST "\r\n", "200 OK" },
 		{ "GET / HTTP/1.0\r\n\r\n", "200 OK*Connection: close\r\n*hi" },
-		{ "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "Connection: keep-alive\r\n*hi" },
-		{ "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n", "Connection: close\r\n*hi" },
+		{ "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+			"Connection: keep-alive\r\n*hi" },
+		{ "GET / HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
+			"Connection: close\r\n*hi" },
 		{ "HEAD / HTTP/1.1\r\n" HOST "\r\n", "Content-Length: 2\r\n\r\n" },
 		{ "GET /empty HTTP/1.1\r\n" HOST "\r\n", "204 No Content\r\n" },
 		{ "GET /chunks HTTP/1.1\r\n" HOST "\r\n",
@@ -247,7 +64,8 @@ TEST(good_requests_are_answered)
 		{ "GET /describe?a+b=c%20d HTTP/1.1\r\n" HOST "X-Y:  z \r\n\r\n",
 			"\r\n\r\nGET|/describe|a+b=c%20d|c d|z" },
 		{ "GET http://a/describe HTTP/1.1\r\n" HOST "\r\n", "GET|/describe||" },
-		{ "GET /headers HTTP/1.1\r\n" HOST "\r\n", "Content-Length: 2\r\nX-Good: 1\r\n\r\nok" },
+		{ "GET /headers HTTP/1.1\r\n" HOST "\r\n",
+			"Content-Length: 2\r\nX-Good: 1\r\n\r\nok" },
 		{ "GET /peer HTTP/1.1\r\n" HOST "\r\n", "\r\n\r\n127.0.0.1:" },
 		{ "GET /wait HTTP/1.1\r\n" HOST "\r\n", "later" },
 	};
@@ -259,22 +77,26 @@ TEST(good_requests_are_answered)
 TEST(bodies_are_read_however_they_are_framed)
 {
 	static const struct talk talks[] = {
-		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello", "\r\n\r\nhello" },
-		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", "Content-Length: 0\r\n" },
+		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello",
+			"\r\n\r\nhello" },
+		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n",
+			"Content-Length: 0\r\n" },
 		{ "POST /echo HTTP/1.1\r\n" HOST "\r\n", "Content-Length: 0\r\n" },
 		{ "POST /echo HTTP/1.1\r\n" HOST
 		  "Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x\r\nllo\r\n0\r\nA: b\r\n\r\n",
 			"\r\n\r\nhello" },
-		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100001\r\n\r\n", "413 *Connection: close" },
+		{ "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 100001\r\n\r\n",
+			"413 *Connection: close" },
 		{ "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\nhello",
 			"400 *Connection: close*bad body" },
 		{ "POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n-5\r\nhello",
 			"400 *Connection: close" },
 		/* unread, small: the next request is still understood */
-		{ "POST / HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhelloGET /describe HTTP/1.1\r\n" HOST
-		  "\r\n",
+		{ "POST / HTTP/1.1\r\n" HOST
+		  "Content-Length: 5\r\n\r\nhelloGET /describe HTTP/1.1\r\n" HOST "\r\n",
 			"hi*GET|/describe" },
-		{ "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+		{ "POST / HTTP/1.1\r\n" HOST
+		  "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
 		  "GET /describe HTTP/1.1\r\n" HOST "\r\n",
 			"hi*GET|/describe" },
 		/* unread, large: refused to go on */
@@ -310,7 +132,9 @@ TEST(ambiguous_requests_are_refused_and_the_connection_closed)
 		{ "GET / HTTP/1.1\nHost: a\n\n", 400 },
 		{ "GET / HTTP/1.1\r\n" HOST "A: b\r\n c\r\n\r\n", 400 },
 		{ "GET / HTTP/1.1\r\n" HOST "Content-Length: 1\r\nContent-Length: 1\r\n\r\n", 400 },
-		{ "GET / HTTP/1.1\r\n" HOST "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400 },
+		{ "GET / HTTP/1.1\r\n" HOST
+		  "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+			400 },
 		{ "GET / HTTP/1.1\r\n" HOST "Transfer-Encoding: gzip\r\n\r\n", 501 },
 		{ "GET / HTTP/2.0\r\n\r\n", 505 },
 		{ "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505 },
@@ -329,7 +153,8 @@ TEST(ambiguous_requests_are_refused_and_the_connection_closed)
 		(void)say(fd, "GET /describe HTTP/1.1\r\n" HOST "\r\n"); /* must not be answered */
 		(void)hear(fd, got, sizeof got, NULL);
 		(void)snprintf(want, sizeof want, "HTTP/1.1 %d ", cases[i].status);
-		if (!strstr(got, want) || !strstr(got, "Connection: close") || strstr(got, "describe"))
+		if (!strstr(got, want) || !strstr(got, "Connection: close") ||
+			strstr(got, "describe"))
 			TEST_FAIL("sent:\n%s\ngot:\n%s\nwant: %s", cases[i].text, got, want);
 	}
 }
@@ -400,7 +225,8 @@ TEST(continue_is_not_said_when_nobody_wants_the_body)
 	RIG;
 	DIAL;
 
-	ASSERT(say(fd, "POST / HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n"));
+	ASSERT(say(fd,
+		"POST / HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 3\r\n\r\n"));
 	(void)hear(fd, got, sizeof got, "hi");
 	ASSERT(!strstr(got, "100 Continue"));
 	ASSERT(strstr(got, "Connection: close"));
@@ -408,195 +234,20 @@ TEST(continue_is_not_said_when_nobody_wants_the_body)
 	ASSERT_EQ(heard_end(fd), 1);
 }
 
-/* ---- large and slow ---- */
-
-TEST(a_large_upload_streams)
-{
-	static char piece[65536];
-	char got[1024];
-	RIG;
-	DIAL;
-
-	ASSERT(say(fd, "PUT /count HTTP/1.1\r\n" HOST "Content-Length: 67108864\r\n\r\n"));
-	for (int i = 0; i < 1024; i++)
-		ASSERT_EQ(send(fd, piece, sizeof piece, MSG_NOSIGNAL), sizeof piece);
-	ASSERT(strstr(hear(fd, got, sizeof got, "67108864"), "200 OK"));
-}
-
-TEST(a_client_that_does_not_read_stops_the_writer)
-{
-	RIG;
-	DIAL;
-	long stopped_at;
-
-	ASSERT(say(fd, "GET /flood HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n"));
-	do { /* until the writer rests */
-		stopped_at = atomic_load(&rig.body_bytes);
-		(void)poll(NULL, 0, 100);
-	} while (atomic_load(&rig.body_bytes) != stopped_at || stopped_at == 0);
-	ASSERT(stopped_at < 32 << 20);
-	ASSERT_EQ(heard_end(fd), 1);
-	ASSERT_EQ(atomic_load(&rig.body_bytes), 64 << 20);
-}
-
-TEST(a_broken_stream_never_ends_cleanly)
-{
-	char got[1024];
-	RIG;
-	DIAL;
-
-	ASSERT(say(fd, "GET /break HTTP/1.1\r\n" HOST "\r\n"));
-	(void)hear(fd, got, sizeof got, NULL);
-	ASSERT(!strstr(got, "0\r\n\r\n"));
-}
-
-static long count_to_end(int fd)
-{
-	char bytes[4096];
-	long total = 0;
-	ssize_t n;
-
-	while ((n = recv(fd, bytes, sizeof bytes, 0)) > 0)
-		total += n;
-	return total;
-}
-
-TEST(slow_heads_bodies_and_readers_are_cut)
-{
-	struct http_limits limits = {
-		.head_timeout_ms = 100, .idle_timeout_ms = 150, .stall_timeout_ms = 100
-	};
-	char got[1024];
-	RIG_WITH(&limits);
-
-	{ /* half a head */
-		DIAL;
-		ASSERT(say(fd, "GET / HT"));
-		ASSERT(strstr(hear(fd, got, sizeof got, NULL), " 408 "));
-	}
-	{ /* idle */
-		DIAL;
-		ASSERT_EQ(heard_end(fd), 1);
-	}
-	{ /* half a body */
-		DIAL;
-		ASSERT(say(fd, "POST /count HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nab"));
-		ASSERT(becomes(&rig.bodies, 1));
-		ASSERT(heard_end(fd) != 0);
-	}
-	{ /* a reply that nobody reads */
-		DIAL;
-		ASSERT(say(fd, "GET /flood HTTP/1.1\r\n" HOST "\r\n"));
-		(void)poll(NULL, 0, 400);
-		ASSERT(count_to_end(fd) < 64 << 20);
-	}
-	{ /* a handler that waits longer than any of these is not cut */
-		DIAL;
-		ASSERT(say(fd, "GET /hold HTTP/1.1\r\n" HOST "\r\n"));
-		(void)poll(NULL, 0, 400);
-		ASSERT_EQ(atomic_load(&rig.gone), 0);
-	}
-}
-
-TEST(a_client_that_leaves_is_noticed)
-{
-	struct linger reset = { .l_onoff = 1 };
-	RIG;
-
-	{ /* by reset: at once */
-		DIAL;
-		ASSERT(say(fd, "GET /hold HTTP/1.1\r\n" HOST "\r\n"));
-		(void)poll(NULL, 0, 20);
-		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-	}
-	ASSERT(becomes(&rig.gone, 1));
-	{ /* by close, while a stream is silent */
-		DIAL;
-		ASSERT(say(fd, "GET /hold-stream HTTP/1.1\r\n" HOST "\r\n"));
-		(void)poll(NULL, 0, 20);
-	}
-	ASSERT(becomes(&rig.gone, 2));
-	{ /* in the middle of a body */
-		DIAL;
-		ASSERT(say(fd, "POST /count HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nab"));
-	}
-	ASSERT(becomes(&rig.bodies, 1));
-}
-
-TEST(the_reply_survives_a_client_that_is_still_sending)
-{
-	static char piece[65536];
-	char got[1024];
-	RIG;
-	DIAL;
-
-	ASSERT(say(fd, "POST / HTTP/1.1\r\n" HOST "Content-Length: 100000000\r\n\r\n"));
-	for (int i = 0; i < 8; i++)
-		(void)!send(fd, piece, sizeof piece, MSG_NOSIGNAL);
-	ASSERT(strstr(hear(fd, got, sizeof got, NULL), "Connection: close"));
-}
-
-/* ---- many, and the end ---- */
-
-TEST(a_full_server_drops_the_longest_idle_first)
-{
-	struct http_limits limits = { .max_connections = 2 };
-	char got[1024];
-	RIG_WITH(&limits);
-	cleanup_close int first = dial(rig.port), second = -1, third = -1;
-
-	ASSERT(say(first, "GET / HTTP/1.1\r\n" HOST "\r\n"));
-	ASSERT(strstr(hear(first, got, sizeof got, "hi"), "200 OK"));
-	second = dial(rig.port);
-	ASSERT(say(second, "GET /hold HTTP/1.1\r\n" HOST "\r\n"));
-	(void)poll(NULL, 0, 20);
-	third = dial(rig.port);
-	ASSERT(say(third, "GET /hold HTTP/1.1\r\n" HOST "\r\n"));
-	ASSERT_EQ(heard_end(first), 1);
-	{ /* now both are busy */
-		DIAL;
-		ASSERT(strstr(hear(fd, got, sizeof got, NULL), " 503 "));
-	}
-}
-
-TEST(a_server_out_of_descriptors_waits_and_recovers)
-{
-	struct rlimit before, few;
-	char got[1024];
-	int dups[64], n = 0, fd;
-	RIG;
-
-	(void)getrlimit(RLIMIT_NOFILE, &before);
-	few = (struct rlimit){ 64, before.rlim_max };
-	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	set_wait(fd);
-	(void)setrlimit(RLIMIT_NOFILE, &few);
-	while (n < 64 && (dups[n] = dup(fd)) >= 0)
-		n++;
-	(void)connect_to(fd, rig.port);
-	(void)say(fd, "GET / HTTP/1.1\r\n" HOST "\r\n");
-	(void)poll(NULL, 0, 150);
-	while (n > 0)
-		(void)close(dups[--n]);
-	(void)hear(fd, got, sizeof got, "hi");
-	(void)setrlimit(RLIMIT_NOFILE, &before);
-	(void)close(fd);
-	ASSERT(strstr(got, "200 OK"));
-}
-
 TEST(unix_sockets_work_and_stale_ones_are_replaced)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	char address[sizeof to.sun_path + 8], got[1024];
-	cleanup_close int stale = -EBADF, listener = -EBADF, fd = -EBADF;
+	cleanup_close int listener = -EBADF, fd = -EBADF;
 
 	(void)snprintf(to.sun_path, sizeof to.sun_path, "/tmp/test-http-%d", (int)getpid());
 	(void)snprintf(address, sizeof address, "unix:%s", to.sun_path);
-	stale = http_listen(address, NULL);
-	ASSERT(stale >= 0);
-	ASSERT_EQ(http_listen(address, NULL), -EADDRINUSE);
-	(void)close(stale);
-	stale = -EBADF;
+	{
+		cleanup_close int stale = http_listen(address, NULL);
+
+		ASSERT(stale >= 0);
+		ASSERT_EQ(http_listen(address, NULL), -EADDRINUSE);
+	}
 	listener = http_listen(address, NULL);
 	ASSERT(listener >= 0);
 	{
@@ -618,8 +269,8 @@ TEST(unix_sockets_work_and_stale_ones_are_replaced)
 TEST(addresses_are_understood_or_refused)
 {
 	static const char *const good[] = { "127.0.0.1:0", "[::1]:0", "localhost:0", ":0" };
-	static const char *const bad[] = { "", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "::1:80x",
-		"example.org:80", "[::1:80", "unix:" };
+	static const char *const bad[] = { "", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536",
+		"::1:80x", "example.org:80", "[::1:80", "unix:" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		cleanup_close int fd = http_listen(good[i], NULL);
@@ -634,95 +285,6 @@ TEST(addresses_are_understood_or_refused)
 		ASSERT(e.msg[0] != '\0');
 	}
 }
-
-struct stopper {
-	struct rig *rig;
-	struct loop_task task;
-	atomic_int done;
-	int result;
-	int64_t deadline_ms;
-};
-
-static void stopped(void *arg, int r, const struct err *e)
-{
-	struct stopper *s = arg;
-
-	(void)e;
-	s->result = r;
-	atomic_store(&s->done, 1);
-}
-
-static void handle_stop(void *arg, struct http_exchange *x)
-{
-	struct stopper *s = arg;
-
-	http_set_data(x, s->rig);
-	if (str_is(http_path(x), "/stop")) {
-		http_server_stop(s->rig->server, loop_now_ms(http_loop(x)) + s->deadline_ms, stopped, s);
-		http_reply(x, 200, NULL, STR("stopping"));
-	} else if (str_is(http_path(x), "/wait")) {
-		wait_ms(x, 100);
-	} else {
-		http_on_gone(x, on_gone, x);
-	}
-}
-
-static bool stopper_start(struct rig *rig, struct stopper *s)
-{
-	int fd = http_listen("127.0.0.1:0", NULL);
-
-	s->rig = rig;
-	rig->port = socket_port(fd);
-	if (loop_new(&rig->loop, NULL) < 0)
-		return false;
-	rig->server = http_server_new(rig->loop, NULL, handle_stop, s);
-	rig->stop_fd = eventfd(0, EFD_CLOEXEC);
-	return http_server_take_listener(rig->server, fd, NULL) == 0 &&
-		loop_io_add(rig->loop, &rig->stop_io, rig->stop_fd, EPOLLIN, rig_on_stop, rig, NULL) ==
-		0 &&
-		pthread_create(&rig->thread, NULL, rig_main, rig) == 0;
-}
-
-TEST(stopping_lets_exchanges_finish)
-{
-	CLEANUP(rig_stop) struct rig rig = { 0 };
-	struct stopper s = { .deadline_ms = 3000 };
-	cleanup_close int idle = -1, busy = -1, last = -1;
-	char got[1024];
-
-	ASSERT(stopper_start(&rig, &s));
-	idle = dial(rig.port);
-	busy = dial(rig.port);
-	last = dial(rig.port);
-	ASSERT(say(busy, "GET /wait HTTP/1.1\r\n" HOST "\r\n"));
-	(void)poll(NULL, 0, 20);
-	ASSERT(say(last, "GET /stop HTTP/1.1\r\n" HOST "\r\n"));
-	ASSERT_EQ(heard_end(idle), 1);
-	ASSERT(strstr(hear(busy, got, sizeof got, NULL), "Connection: close\r\n\r\nlater"));
-	ASSERT(becomes(&s.done, 1));
-	ASSERT_EQ(s.result, 0);
-	ASSERT(dial(rig.port) < 0);
-}
-
-TEST(stopping_cuts_at_its_deadline)
-{
-	CLEANUP(rig_stop) struct rig rig = { 0 };
-	struct stopper s = { .deadline_ms = 100 };
-	cleanup_close int busy = -1, last = -1;
-
-	ASSERT(stopper_start(&rig, &s));
-	busy = dial(rig.port);
-	last = dial(rig.port);
-	ASSERT(say(busy, "GET /hold HTTP/1.1\r\n" HOST "\r\n"));
-	(void)poll(NULL, 0, 20);
-	ASSERT(say(last, "GET /stop HTTP/1.1\r\n" HOST "\r\n"));
-	ASSERT(heard_end(busy) != 0);
-	ASSERT(becomes(&s.done, 1));
-	ASSERT_EQ(s.result, -ETIMEDOUT);
-	ASSERT(becomes(&rig.gone, 1));
-}
-
-/* ---- our own requests ---- */
 
 struct answer {
 	struct loop *loop;
@@ -761,13 +323,16 @@ TEST(our_own_requests_are_answered)
 	RIG;
 	struct answer a;
 
-	a = ask(rig.port, &(struct http_request){ "POST", "/echo", "a", NULL, STR("abc"), 10, 2000 });
+	a = ask(rig.port,
+		&(struct http_request){ "POST", "/echo", "a", NULL, STR("abc"), 10, 2000 });
 	ASSERT(a.r == 0 && a.status == 200 && a.times == 1);
 	ASSERT_STR(a.body, "abc");
-	a = ask(rig.port, &(struct http_request){ "GET", "/chunks", NULL, "X: y\r\n", STR_NONE, 10, 0 });
+	a = ask(rig.port,
+		&(struct http_request){ "GET", "/chunks", NULL, "X: y\r\n", STR_NONE, 10, 0 });
 	ASSERT(a.r == 0 && a.status == 200);
 	ASSERT_STR(a.body, "onetwo");
-	a = ask(rig.port, &(struct http_request){ "HEAD", "/chunks", "a", NULL, STR_NONE, 10, 2000 });
+	a = ask(rig.port,
+		&(struct http_request){ "HEAD", "/chunks", "a", NULL, STR_NONE, 10, 2000 });
 	ASSERT(a.r == 0 && a.status == 200);
 	a = ask(rig.port, &(struct http_request){ "GET", "/chunks", "a", NULL, STR_NONE, 3, 2000 });
 	ASSERT_EQ(a.r, -EMSGSIZE);

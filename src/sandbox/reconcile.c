@@ -14,8 +14,9 @@ static void all_settled(void *arg, int r, const struct err *e)
 {
 	struct reconcile *rec = arg;
 
-	log_info("reconciled", "adopted=%d lost=%d strays=%d", rec->adopted, rec->lost,
-		rec->strays);
+	if (r >= 0)
+		log_info("reconciled", "adopted=%d lost=%d strays=%d", rec->adopted, rec->lost,
+			rec->strays);
 	rec->done(rec->arg, r, e);
 	free(rec);
 }

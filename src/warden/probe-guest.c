@@ -198,13 +198,17 @@ static void do_listen(const char *args, struct buf *out)
 	if (r == 0)
 		r = listen(fd, 8);
 	say_result(out, r);
-	if (r == 0 && fork() == 0)
+	if (r == 0 && fork() == 0) {
+		/* The connection of this command must not stay open in the child. */
+		(void)dup2(fd, 0);
+		(void)close_range(1, ~0U, 0);
 		for (;;) {
-			int c = accept(fd, NULL, NULL);
+			int c = accept(0, NULL, NULL);
 
 			(void)!write(c, "hello", 5);
 			(void)close(c);
 		}
+	}
 	(void)close(fd);
 }
 

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <ftw.h>
-#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -92,8 +91,26 @@ void harness_stop_warden(struct harness *h)
 	h->warden = 0;
 }
 
+static void destroy_all(struct harness *h)
+{
+	struct warden_request q = harness_request(h, WARDEN_LIST, "");
+	struct warden_reply reply = { 0 };
+	char ids[64][WARDEN_ID_SIZE];
+	size_t n = 0;
+
+	if (harness_send(h, &q, -EBADF) < 0)
+		return;
+	while (harness_receive(h, &reply, NULL) >= 0 && reply.kind != WARDEN_REPLY)
+		if (reply.kind == WARDEN_LISTED && n < ARRAY_SIZE(ids))
+			memcpy(ids[n++], reply.id, sizeof reply.id);
+	while (n > 0)
+		(void)harness_destroy(h, ids[--n]);
+}
+
 void harness_stop(struct harness *h)
 {
+	if (h->warden > 0)
+		destroy_all(h);
 	harness_stop_warden(h);
 	if (h->dir[0])
 		(void)dir_remove_tree(AT_FDCWD, h->dir, NULL);
@@ -214,45 +231,51 @@ static int count_tree(const char *path)
 	return counted;
 }
 
-/* Directories with a name below `path`, here "atoll", at any depth. */
-static int count_cgroups(void)
+/* As the warden names it: other servers on this host are none of a test's business. */
+static void instance_of(const struct harness *h, char ret[9])
 {
-	static const char *const roots[] = { "/sys/fs/cgroup/atoll", "/sys/fs/cgroup/unified/atoll",
-		"/sys/fs/cgroup/memory/atoll", "/sys/fs/cgroup/cpu/atoll", "/sys/fs/cgroup/pids/atoll" };
+	uint8_t digest[SHA256_SIZE];
+
+	sha256(h->dir, strlen(h->dir), digest);
+	hex_encode(digest, 4, ret);
+}
+
+static int count_cgroups(const char *instance)
+{
+	static const char *const roots[] = { "", "/unified", "/memory", "/cpu", "/pids" };
 	int n = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(roots); i++) {
-		DIR *dir = opendir(roots[i]);
-		struct dirent *entry;
+		char path[128];
+		struct stat st;
 
-		while (dir && (entry = readdir(dir)))
-			if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
-				char path[512];
-				struct stat st;
-
-				(void)snprintf(path, sizeof path, "%s/%s", roots[i], entry->d_name);
-				if (stat(path, &st) == 0)
-					n += (int)st.st_nlink - 2;
-			}
-		if (dir)
-			(void)closedir(dir);
+		(void)snprintf(path, sizeof path, "/sys/fs/cgroup%s/atoll/%s", roots[i], instance);
+		if (stat(path, &st) == 0)
+			n += (int)st.st_nlink - 2;
 	}
 	return n;
 }
 
-static int count_lines(const char *path)
+/* Lines of a file that contain both texts. */
+static int count_lines(const char *path, const char *one, const char *two)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(1 << 20);
+	struct str rest, line;
 	int n = 0;
 
-	(void)file_read(AT_FDCWD, path, &text, NULL);
-	for (size_t i = 0; i < text.n; i++)
-		n += text.p[i] == '\n';
+	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+		return 0;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line)) {
+		char copy[512];
+
+		(void)snprintf(copy, sizeof copy, "%.*s", STR_ARG(line));
+		n += strstr(copy, one) && strstr(copy, two);
+	}
 	return n;
 }
 
-/* Guests are told by their uid: outside, they are nobody else's. */
-static int count_processes(void)
+static int count_processes(const char *instance)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -260,40 +283,42 @@ static int count_processes(void)
 
 	while (dir && (entry = readdir(dir))) {
 		char path[300];
-		struct stat st;
 
-		(void)snprintf(path, sizeof path, "/proc/%s/task", entry->d_name);
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9') {
-			CLEANUP(buf_done) struct buf text = BUF_INIT(8192);
-
-			(void)snprintf(path, sizeof path, "/proc/%s/uid_map", entry->d_name);
-			if (stat(path, &st) == 0 && file_read(AT_FDCWD, path, &text, NULL) >= 0)
-				n += strstr(buf_str(&text).p, " 18") != NULL;
-		}
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		(void)snprintf(path, sizeof path, "/proc/%s/cgroup", entry->d_name);
+		n += count_lines(path, "0::", instance);
 	}
 	if (dir)
 		(void)closedir(dir);
 	return n;
 }
 
-struct census census_take(const struct harness *h)
+static int count_loops(const struct harness *h)
 {
-	struct if_nameindex *links = if_nameindex();
-	struct census c = { .processes = count_processes(), .mounts = count_lines("/proc/self/mounts"),
-		.cgroups = count_cgroups() };
+	int n = 0;
 
-	for (struct if_nameindex *i = links; i && i->if_index; i++)
-		c.links += strncmp(i->if_name, "atoll", 5) == 0;
-	if_freenameindex(links);
-	for (int i = 0; i < 64; i++) {
+	for (int i = 0; i < 256; i++) {
 		char path[64];
 
 		(void)snprintf(path, sizeof path, "/sys/block/loop%d/loop/backing_file", i);
-		c.loops += access(path, F_OK) == 0;
+		n += count_lines(path, h->dir, "");
 	}
-	if (h->dir[0])
-		c.files = count_tree(h->dir);
-	return c;
+	return n;
+}
+
+struct census census_take(const struct harness *h)
+{
+	char instance[9];
+
+	instance_of(h, instance);
+	return (struct census){ .processes = count_processes(instance),
+		.mounts = count_lines("/proc/self/mounts", h->dir, ""),
+		.cgroups = count_cgroups(instance),
+		/* 10.198.0.0/16, which only these tests use, as the kernel writes it. */
+		.links = count_lines("/proc/net/route", "atoll", "C60A"),
+		.loops = count_loops(h),
+		.files = count_tree(h->dir) };
 }
 
 int census_wait(const struct harness *h, const struct census *before)

@@ -3,7 +3,9 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
+import tempfile
 import time
 
 SANDBOX_ID = re.compile(r'(?<![a-z0-9])i[a-z0-9]{20}(?![a-z0-9])')
@@ -31,23 +33,36 @@ def mounts():
 
 
 def interfaces():
-    return {name for name in os.listdir('/sys/class/net') if name.startswith('at')}
+    return {name for _, name in socket.if_nameindex()}
 
 
 def cgroups():
-    found = set()
-    for root, names, _ in os.walk('/sys/fs/cgroup'):
-        found.update(os.path.join(root, name) for name in names if '/atoll/' in f'{root}/{name}')
-    return found
+    """All below .../atoll/ but those in which processes of other PID namespaces live, with the
+    directories above them: they belong to another server."""
+    found, foreign = set(), set()
+    for root, _, _ in os.walk('/sys/fs/cgroup'):
+        if '/atoll/' not in root:
+            continue
+        found.add(root)
+        try:
+            pids = pathlib.Path(root, 'cgroup.procs').read_text().split()
+        except OSError:
+            continue
+        if '0' in pids:
+            foreign.update((root, os.path.dirname(root)))
+    return found - foreign
 
 
 def loop_devices():
+    """Those whose file lies where temporary files lie: `tests/run` gives its own place to all."""
     found = set()
     for backing in pathlib.Path('/sys/block').glob('loop*/loop/backing_file'):
         try:
-            found.add(f'{backing.parts[3]} {backing.read_text().strip()}')
+            path = backing.read_text().strip()
         except OSError:
             continue
+        if path.startswith(tempfile.gettempdir() + '/'):
+            found.add(f'{backing.parts[3]} {path}')
     return found
 
 

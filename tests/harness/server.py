@@ -38,7 +38,7 @@ class Server:
     """Use as a context manager, or start() and stop()."""
 
     def __init__(self, build, scratch, *options, host='127.0.0.1'):
-        self.program = pathlib.Path(build) / 'atoll'
+        self.program = pathlib.Path(build).resolve() / 'atoll'
         self.scratch = pathlib.Path(scratch)
         self.data = self.scratch / 'data'
         self.log = self.scratch / 'server.log'

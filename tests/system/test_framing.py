@@ -41,7 +41,7 @@ class Refused(unittest.TestCase):
         'a signed length': (400, b'POST / HTTP/1.1\r\n' + HOST + b'Content-Length: +3\r\n\r\nabc'),
         'a length that overflows': (400, b'POST / HTTP/1.1\r\n' + HOST +
                                     b'Content-Length: 99999999999999999999\r\n\r\n'),
-        'chunked twice': (400, b'POST / HTTP/1.1\r\n' + HOST +
+        'chunked twice': (None, b'POST / HTTP/1.1\r\n' + HOST +
                           b'Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n'),
         'a transfer coding we do not know': (None, b'POST / HTTP/1.1\r\n' + HOST +
                                              b'Transfer-Encoding: gzip\r\n\r\n'),

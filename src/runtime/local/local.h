@@ -22,7 +22,7 @@ struct local {
 	struct loop_io io;
 	struct list unsent, waiting;
 	uint64_t last_tag;
-	bool is_ready, is_dead;
+	bool is_ready, has_refused, is_dead;
 	struct err state; /* why it is not ready */
 	struct loop_task dead_task;
 };

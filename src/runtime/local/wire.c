@@ -34,8 +34,11 @@ static void die(struct local *local, int code, const char *why)
 		return;
 	local->is_dead = true;
 	loop_io_remove(&local->io);
-	(void)err_set(&local->state, code, "the warden is gone (%s): restart the server", why);
-	log_error("warden.gone", "why=%s", log_quote(str_of(why)));
+	if (!local->has_refused) /* it said itself why it could not start: nothing tells it better
+				  */
+		(void)err_set(&local->state, code, "the warden is gone (%s): restart the server",
+			why);
+	log_debug("warden.gone", "why=%s", log_quote(str_of(why)));
 	loop_defer(local->base.loop, &local->dead_task, fail_all, local);
 }
 
@@ -110,6 +113,7 @@ static void handle(struct local *local, const struct warden_reply *reply, int fd
 	switch ((enum warden_kind)reply->kind) {
 	case WARDEN_READY:
 		local->is_ready = reply->e.code >= 0;
+		local->has_refused = !local->is_ready;
 		local->state = reply->e;
 		break;
 	case WARDEN_REPLY:
@@ -146,7 +150,7 @@ static void on_readable(void *arg, uint32_t events)
 			if (n)
 				(void)close(fds[0]);
 			die(local, -EPIPE,
-				got == 0 ? "it ended" : "it sent what this server does not know");
+				got <= 0 ? "it ended" : "it sent what this server does not know");
 			return;
 		}
 		reply.id[sizeof reply.id - 1] = '\0';

@@ -1,0 +1,231 @@
+/* What a relay does when there is much to move, or one side does not take it. */
+#include "test-ends.h"
+#include "test.h"
+
+#include <time.h>
+
+/* How much can be sent before the other side stops taking it. */
+static long push(int fd, long most)
+{
+	static const char piece[65536];
+	long total = 0;
+	int idle = 0;
+
+	while (total < most && idle < 20) {
+		ssize_t n = send(fd, piece, sizeof piece, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+		if (n > 0) {
+			total += n;
+			idle = 0;
+		} else if (errno == EAGAIN) {
+			(void)poll(NULL, 0, 10);
+			idle++;
+		} else {
+			return -errno;
+		}
+	}
+	return total;
+}
+
+static long drain(int fd, long most)
+{
+	static char piece[65536];
+	long total = 0;
+	ssize_t n;
+
+	while (total < most &&
+		(n = recv(fd, piece, (size_t)MIN((long)sizeof piece, most - total), 0)) > 0)
+		total += n;
+	return total;
+}
+
+enum {
+	BULK = 256 << 20,
+	QUEUED_MAX = 64 << 20
+};
+
+static void check_download(const char *head, long framing)
+{
+	ENDS;
+	long sent;
+
+	ASSERT(pass(&t, GET));
+	ASSERT(say(t.upstream, head));
+	sent = push(t.upstream, BULK);
+	ASSERT(sent > 0 && sent < QUEUED_MAX); /* a client that does not read stops the upstream */
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
+	if (framing > 0)
+		ASSERT(strstr(client_hears(&t, "\r\n"), "10000000\r\n"));
+	ASSERT_EQ(drain(t.client, sent), sent);
+}
+
+TEST(a_slow_reader_stops_a_download)
+{
+	check_download("HTTP/1.1 200 OK\r\nContent-Length: 268435456\r\n\r\n", 0);
+	check_download("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000\r\n", 1);
+}
+
+TEST(a_slow_upstream_stops_an_upload)
+{
+	ENDS;
+	long sent, rest;
+
+	ASSERT(pass(&t, "PUT /patient HTTP/1.1\r\n" HOST "Content-Length: 100000000\r\n\r\n"));
+	sent = push(t.client, 100000000);
+	ASSERT(sent > 0 && sent < QUEUED_MAX);
+	ASSERT_EQ(drain(t.upstream, sent), sent);
+	rest = push(t.client, 1000000);
+	ASSERT(rest > 0);
+	ASSERT_EQ(drain(t.upstream, rest), rest);
+}
+
+/* Sends n bytes of a pattern that no shift of itself equals, from a thread of its own. */
+struct pattern {
+	int fd;
+	uint32_t n;
+};
+
+static uint32_t pattern_at(uint32_t i)
+{
+	return i * 2654435761u;
+}
+
+static void *send_pattern(void *arg)
+{
+	const struct pattern *p = arg;
+	uint32_t words[4096];
+
+	for (uint32_t i = 0; i < p->n / 4; i += 4096) {
+		for (uint32_t k = 0; k < 4096; k++)
+			words[k] = pattern_at(i + k);
+		if (fd_write_all(p->fd, words, MIN(sizeof words, p->n - (size_t)i * 4)) < 0)
+			break;
+	}
+	return NULL;
+}
+
+static bool is_pattern(int fd, uint32_t n)
+{
+	static uint32_t words[1024];
+
+	for (uint32_t i = 0; i < n / 4; i += 1024) {
+		size_t want = MIN(sizeof words, n - (size_t)i * 4);
+
+		if (recv(fd, words, want, MSG_WAITALL) != (ssize_t)want)
+			return false;
+		for (uint32_t k = 0; k < want / 4; k++)
+			if (words[k] != pattern_at(i + k))
+				return false;
+	}
+	return true;
+}
+
+TEST(bulk_arrives_whole_and_the_connection_is_kept)
+{
+	enum {
+		SIZE = 5000000
+	};
+	struct pattern up, down;
+	pthread_t thread;
+	ENDS;
+
+	for (int i = 0; i < 2; i++) {
+		close_fdp(&t.upstream);
+		ASSERT(pass(&t,
+			"PUT /patient HTTP/1.1\r\n" HOST "Content-Length: 5000000\r\n\r\n"));
+		up = (struct pattern){ t.client, SIZE };
+		ASSERT_EQ(pthread_create(&thread, NULL, send_pattern, &up), 0);
+		ASSERT(is_pattern(t.upstream, SIZE));
+		(void)pthread_join(thread, NULL);
+		ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n"));
+		down = (struct pattern){ t.upstream, SIZE };
+		ASSERT_EQ(pthread_create(&thread, NULL, send_pattern, &down), 0);
+		ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
+		ASSERT(is_pattern(t.client, SIZE));
+		(void)pthread_join(thread, NULL);
+		ASSERT(becomes(&t.rig.closed, i + 1));
+	}
+}
+
+TEST(a_tunnel_carries_bulk_both_ways)
+{
+	ENDS;
+	long up, down;
+
+	ASSERT(pass(&t, "GET /ws HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: x\r\n\r\n"));
+	ASSERT(say(t.upstream, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"));
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "101 Go"));
+	up = push(t.client, BULK);
+	down = push(t.upstream, BULK);
+	ASSERT(up > 0 && up < QUEUED_MAX && down > 0 && down < QUEUED_MAX);
+	ASSERT_EQ(drain(t.upstream, up), up);
+	ASSERT_EQ(drain(t.client, down), down);
+	(void)close(TAKE_FD(t.client));
+	ASSERT_EQ(heard_end(t.upstream), 1);
+}
+
+TEST(a_stalled_client_is_cut_after_its_time)
+{
+	struct http_limits limits = { .stall_timeout_ms = 150 };
+	ENDS_WITH(&limits);
+	long sent;
+
+	ASSERT(pass(&t, GET));
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 268435456\r\n\r\n"));
+	sent = push(t.upstream, BULK);
+	ASSERT(sent == -EPIPE || sent == -ECONNRESET);
+	ASSERT(becomes(&t.rig.closed, 1));
+}
+
+TEST(a_half_closed_upload_waits_for_a_slow_upstream)
+{
+	enum {
+		BODY = 268435456
+	};
+	int small = 4096;
+	ENDS;
+	long sent;
+
+	/* The upstream holds little, so most of what was sent is still before the relay when the
+	 * client shuts its side; how much the kernel takes in all is found out by trying. */
+	(void)setsockopt(t.listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+	ASSERT(pass(&t, "PUT /patient HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"));
+	ASSERT(say(t.client, "10000000\r\n"));
+	sent = push(t.client, BODY);
+	ASSERT(sent > 0 && sent < BODY);
+	(void)shutdown(t.client, SHUT_WR);
+	(void)poll(NULL, 0, 1300);
+	ASSERT_EQ(drain(t.upstream, sent + 10), sent + 10);
+	ASSERT_EQ(heard_end(t.upstream), 1); /* only now: half a body was all there was */
+}
+
+static int64_t cpu_ms(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+TEST(an_upstream_that_hung_up_waits_for_the_client_without_spinning)
+{
+	int pair[2];
+	int64_t before;
+	long sent;
+	ENDS;
+
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	t.upstream = pair[0];
+	t.rig.upstream_fd = pair[1];
+	ASSERT(say(t.client, GET));
+	ASSERT(hear(t.upstream, t.got, sizeof t.got, "\r\n\r\n"));
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\n\r\n"));
+	sent = push(t.upstream, BULK);
+	ASSERT(sent > 0 && sent < BULK);
+	(void)close(TAKE_FD(t.upstream));
+	before = cpu_ms();
+	(void)poll(NULL, 0, 500);
+	ASSERT(cpu_ms() - before < 200);
+	ASSERT_EQ(drain(t.client, sent + 1), sent + 1); /* with the chunks' own bytes */
+	ASSERT(becomes(&t.rig.closed, 1));
+}
