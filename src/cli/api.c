@@ -1,5 +1,5 @@
-/* Calls of the control plane. The program does one thing at a time, so a call runs the loop until its
- * answer is there. */
+/* Calls of the control plane. The program does one thing at a time, so a call runs the loop until
+ * its answer is there. */
 #include "cli/cli-internal.h"
 
 enum {
@@ -56,13 +56,14 @@ void cli_api_message(struct cli *cli, int status, struct str body, struct err *e
 	static const struct json_field fields[] = {
 		JSON_FIELD(struct message, text, "message", JSON_STR, .flags = JSON_LAX),
 	};
-	static const struct json_shape shape = JSON_SHAPE(struct message, fields,
-		.ignore_unknown = true);
+	static const struct json_shape shape =
+		JSON_SHAPE(struct message, fields, .ignore_unknown = true);
 
 	if (json_decode(cli->arena, body, &shape, &message, NULL) == 0 && message.text.n)
 		(void)err_set(e, cli_api_code_of(status), "%.*s", STR_ARG(message.text));
 	else
-		(void)err_set(e, cli_api_code_of(status), "the server answered with status %d", status);
+		(void)err_set(e, cli_api_code_of(status), "the server answered with status %d",
+			status);
 }
 
 static void on_response(void *arg, int r, const struct client_call *call, struct str body,

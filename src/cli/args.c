@@ -48,13 +48,13 @@ const struct cli_command *args_find(const char *group, const char *name)
 	return NULL;
 }
 
-static const struct cli_option *find_in(const struct cli_option *options, size_t n, const char *name,
-	size_t name_n, char letter)
+static const struct cli_option *find_in(const struct cli_option *options, size_t n,
+	const char *name, size_t name_n, char letter)
 {
 	for (size_t i = 0; i < n; i++)
 		if (letter ? options[i].letter == letter
 			   : strlen(options[i].name) == name_n &&
-					     memcmp(options[i].name, name, name_n) == 0)
+					memcmp(options[i].name, name, name_n) == 0)
 			return &options[i];
 	return NULL;
 }
@@ -156,8 +156,7 @@ static int unknown_option(struct parser *p, const char *typed)
 	for (size_t i = 0; c && i < c->n_options; i++)
 		consider(&best, c->options[i].name, NULL, c->options[i].name);
 	for (size_t i = 0; i < cli_n_common_options; i++)
-		consider(&best, cli_common_options[i].name, NULL,
-			cli_common_options[i].name);
+		consider(&best, cli_common_options[i].name, NULL, cli_common_options[i].name);
 	if (best.name)
 		(void)snprintf(p->hint, p->hint_size, "did you mean '--%s'?", best.name);
 	return err_set(p->e, -EINVAL, "unknown option '%.*s'", (int)n, typed);

@@ -26,9 +26,10 @@ struct cli_command {
 	const struct cli_option *options;
 	size_t n_options;
 	int min_words, max_words; /* -1: any number */
-	/* After the first word everything from "--", or from the next word, belongs to a command line
-	 * that is passed on as it is. All own failures then exit with 125. */
+	/* After the first word everything from "--", or from the next word, belongs to a command
+	 * line that is passed on as it is. All own failures then exit with 125. */
 	bool takes_command;
+	bool runs_alone; /* a program of its own: the options of every command are not its */
 	int (*run)(struct cli *cli); /* exit code, or -errno with cli->e */
 };
 
@@ -61,8 +62,8 @@ struct args {
 };
 
 void args_done(struct args *args);
-/* -EINVAL: what is wrong in *e, what to do in hint. The options seen so far stay in *ret, so that the
- * failure itself can honour --json. */
+/* -EINVAL: what is wrong in *e, what to do in hint. The options seen so far stay in *ret, so that
+ * the failure itself can honour --json. */
 int args_parse(int argc, char **argv, struct args *ret, char *hint, size_t hint_size,
 	struct err *e);
 bool args_has(const struct args *args, const char *option);

@@ -26,8 +26,8 @@ enum cli_exit {
 enum {
 	CLI_HINT = 512,
 	CLI_ARENA = 64 << 20,
-	CLI_ID = 64,        /* of a sandbox or key, with its NUL */
-	CLI_ID_WHOLE = 20,  /* a sandbox id of at least this length is not searched for */
+	CLI_ID = 64,       /* of a sandbox or key, with its NUL */
+	CLI_ID_WHOLE = 20, /* a sandbox id of at least this length is not searched for */
 	CLI_CALL_TIMEOUT_MS = 60 * 1000,
 	CLI_TOKEN = 256,
 };
@@ -36,13 +36,14 @@ struct cli {
 	struct args args;
 	struct config config;
 	struct out out;
-	struct loop *loop;     /* made by api_open, like config */
+	struct loop *loop; /* made by api_open, like config */
 	struct client *client;
-	struct arena *arena;   /* of the whole run */
+	struct arena *arena; /* of the whole run */
 	struct err e;
-	char hint[CLI_HINT];   /* "": the error's usual one */
-	const char *term;      /* TERM of the environment, or NULL */
-	loop_signal_fn on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
+	char hint[CLI_HINT]; /* "": the error's usual one */
+	const char *term;    /* TERM of the environment, or NULL */
+	loop_signal_fn
+		on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
 	void *signal_arg;
 	int signal_seen; /* the last one nobody heard of; 0: none */
 };
@@ -103,13 +104,13 @@ int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], str
 int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e);
 int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e);
 /* timeout_s 0: the server's default. Uses --env and --meta of the command line. */
-int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s, struct target *ret,
-	struct err *e);
+int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s,
+	struct target *ret, struct err *e);
 int cli_sandbox_remove(struct cli *cli, const char *id, struct err *e);
-/* Header lines for a request to the sandbox's guest: a NULL-terminated array in the arena. `user` and
- * each of `more` (NULL-terminated) may be NULL. */
-const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target, const char *user,
-	const char *const *more);
+/* Header lines for a request to the sandbox's guest: a NULL-terminated array in the arena. `user`
+ * and each of `more` (NULL-terminated) may be NULL. */
+const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target,
+	const char *user, const char *const *more);
 /* --env and --meta: K=V of each as an object of the writer. */
 int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e);
 

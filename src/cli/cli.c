@@ -84,7 +84,8 @@ int cli_main(int argc, char **argv)
 	CLEANUP(cli_done) struct cli cli = { 0 };
 	int r;
 
-	(void)signal(SIGPIPE, SIG_IGN); /* a reader that left is an error of write, told by -EPIPE */
+	(void)signal(SIGPIPE,
+		SIG_IGN); /* a reader that left is an error of write, told by -EPIPE */
 	cli.arena = arena_new(CLI_ARENA);
 	cli.term = getenv("TERM");
 	r = run(&cli, argc, argv);

@@ -1,9 +1,8 @@
 /* cli - the command line: words in, an API call or a stream, for people and for scripts alike.
- * Owns:   the command table and everything made of it, output habits, exit codes, the local terminal
- *         while a command runs in it.
- * Uses:   base, loop, json, connect, client.
- * Never:  opens more of a data directory than its `env` file, asks a question, prints anything but
- *         data on stdout, prints a secret that was not asked for. */
+ * Owns:   the command table and everything made of it, output habits, exit codes, the local
+ * terminal while a command runs in it. Uses:   base, loop, json, connect, client. Never:  opens
+ * more of a data directory than its `env` file, asks a question, prints anything but data on
+ * stdout, prints a secret that was not asked for. */
 #pragma once
 
 /* argv as main() got it; returns the exit code. `serve` is not run here: see main.c. */

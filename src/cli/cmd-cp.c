@@ -1,5 +1,5 @@
-/* `sandbox cp`: what is copied where. As with cp -r, what goes to an existing directory goes into it
- * under its own name. */
+/* `sandbox cp`: what is copied where. As with cp -r, what goes to an existing directory goes into
+ * it under its own name. */
 #include "cli/cp.h"
 
 #include <sys/stat.h>
@@ -18,7 +18,8 @@ struct copy {
 	struct cp_sum sum;
 };
 
-/* SANDBOX:PATH, "-", or a local path: "./a:b" is one, like everything with a slash before the colon. */
+/* SANDBOX:PATH, "-", or a local path: "./a:b" is one, like everything with a slash before the
+ * colon. */
 static int parse_place(const char *typed, struct place *ret, struct err *e)
 {
 	const char *colon = strchr(typed, ':');
@@ -106,7 +107,8 @@ static int stdin_up(struct copy *c, struct err *e)
 {
 	if (!c->entry.is_directory)
 		return cp_upload(c->cli, &c->target, STDIN_FILENO, -1, c->to.path, &c->sum, e);
-	return cp_archive_up(c->cli, &c->target, arena_dup(c->cli->arena, c->entry.path), e);
+	return cp_archive_up(c->cli, &c->target, arena_dup(c->cli->arena, c->entry.path), &c->sum,
+		e);
 }
 
 static int copy_up(struct copy *c, struct err *e)
@@ -201,7 +203,8 @@ static int copy_down(struct copy *c, struct err *e)
 static int check(const struct copy *c, struct err *e)
 {
 	if (c->from.is_remote == c->to.is_remote)
-		return err_set(e, -EINVAL, "one of SRC and DST must be SANDBOX:PATH, the other not");
+		return err_set(e, -EINVAL,
+			"one of SRC and DST must be SANDBOX:PATH, the other not");
 	if (c->to.is_stdio && c->cli->out.json)
 		return err_set(e, -EINVAL, "--json and '-' both want stdout");
 	if (c->to.is_remote && !c->to.path[0])
@@ -235,7 +238,8 @@ int cmd_sandbox_cp(struct cli *cli)
 	if (r == 0)
 		r = check(&c, e);
 	if (r == 0)
-		r = cli_sandbox_open(cli, c.from.is_remote ? c.from.sandbox : c.to.sandbox, &c.target, e);
+		r = cli_sandbox_open(cli, c.from.is_remote ? c.from.sandbox : c.to.sandbox,
+			&c.target, e);
 	if (r == 0)
 		r = c.from.is_remote ? copy_down(&c, e) : copy_up(&c, e);
 	if (r == -EINTR && cli->signal_seen)

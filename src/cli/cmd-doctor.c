@@ -1,11 +1,13 @@
 #include "cli/doctor.h"
 
 static const struct check_lore lore[] = {
-	{ "kernel", "the running kernel; what it can do is tried out, never guessed from its number",
+	{ "kernel",
+		"the running kernel; what it can do is tried out, never guessed from its number",
 		NULL },
 	{ "arch", "the processor: the system call filter is made for x86_64 and aarch64",
 		"sandboxes cannot be made" },
-	{ "memory", "memory that programs can still get", "sandboxes may be ended for lack of memory" },
+	{ "memory", "memory that programs can still get",
+		"sandboxes may be ended for lack of memory" },
 	{ "disk", "free space where the data directory is or would be",
 		"templates and sandboxes' files do not fit" },
 	{ "inodes", "how many files can still be made there", "no more files can be made" },
@@ -18,13 +20,17 @@ static const struct check_lore lore[] = {
 		"sandboxes have no disk limit" },
 	{ "nftables", "nft, which lays the network rules at the start of the server",
 		"sandboxes run only with --network none" },
-	{ "config", "the env file with the server's address and key", "this shell cannot use the server" },
-	{ "server", "the server that this shell would speak to, and whether it makes sandboxes", NULL },
+	{ "config", "the env file with the server's address and key",
+		"this shell cannot use the server" },
+	{ "server", "the server that this shell would speak to, and whether it makes sandboxes",
+		NULL },
 	{ "key", "the API key that this shell would use", "commands of this shell are refused" },
 	{ "port", "the server's port on this machine", "the server cannot listen there" },
 	{ "warden", "atoll-warden, the small program with root's rights that makes sandboxes",
 		"sandboxes cannot be made on this machine" },
-	{ "root", "who may make sandboxes: the server, started by root, gives root up but for the warden",
+	{ "root",
+		"who may make sandboxes: the server, started by root, gives root up but for the "
+		"warden",
 		"an ordinary user cannot start a server that makes local sandboxes" },
 	{ "namespaces", "user and all other namespaces, which make a sandbox its own world",
 		"sandboxes cannot be made" },
@@ -112,8 +118,9 @@ static void print_all(const struct doctor *d)
 	if (d->server_works)
 		out_line(out, "Sandboxes run here.");
 	else
-		out_line(out, "%s", is_ready(d) ? "Sandboxes can be run here: atoll serve"
-					       : "Sandboxes cannot be run here as things are.");
+		out_line(out, "%s",
+			is_ready(d) ? "Sandboxes can be run here: atoll serve"
+				    : "Sandboxes cannot be run here as things are.");
 }
 
 static void check_members(struct jsonw *w, const struct check *c)
@@ -188,7 +195,8 @@ int cmd_doctor(struct cli *cli)
 
 	if (id && !doctor_lore(id))
 		return unknown_id(cli, id);
-	(void)cli_api_open(cli, NULL); /* where the data is; what is wrong is told with the server */
+	(void)cli_api_open(cli,
+		NULL); /* where the data is; what is wrong is told with the server */
 	doctor_check_machine(&d);
 	doctor_probe(&d);
 	doctor_check_server(&d);

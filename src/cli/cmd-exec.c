@@ -142,7 +142,7 @@ int cli_exec_show(struct cli *cli, const struct exec_request *request, const cha
 int cmd_sandbox_exec(struct cli *cli)
 {
 	struct exec_request q = { .use_env_options = true };
-	struct target target;
+	struct target target = { 0 };
 	int r;
 
 	if (cli->args.n_command_line == 0)
@@ -176,7 +176,7 @@ int cmd_run(struct cli *cli)
 {
 	struct exec_request q = { .keep_alive_s = RUN_LIFE_S };
 	struct err removal = { 0 };
-	struct target target;
+	struct target target = { 0 };
 	int r = cli_exec_options(cli, &q, &cli->e);
 
 	if (r == 0)

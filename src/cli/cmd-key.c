@@ -13,8 +13,8 @@ static const struct json_field mask_fields[] = {
 	JSON_FIELD(struct key_mask, first, "maskedValuePrefix", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct key_mask, last, "maskedValueSuffix", JSON_STR, .flags = JSON_LAX),
 };
-static const struct json_shape mask_shape = JSON_SHAPE(struct key_mask, mask_fields,
-	.ignore_unknown = true);
+static const struct json_shape mask_shape =
+	JSON_SHAPE(struct key_mask, mask_fields, .ignore_unknown = true);
 static const struct json_field key_fields[] = {
 	JSON_FIELD(struct key_info, id, "id", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct key_info, name, "name", JSON_STR, .flags = JSON_LAX),
@@ -24,8 +24,8 @@ static const struct json_field key_fields[] = {
 	JSON_FIELD(struct key_info, mask, "mask", JSON_OBJECT, .shape = &mask_shape,
 		.flags = JSON_LAX),
 };
-static const struct json_shape key_shape = JSON_SHAPE(struct key_info, key_fields,
-	.ignore_unknown = true);
+static const struct json_shape key_shape =
+	JSON_SHAPE(struct key_info, key_fields, .ignore_unknown = true);
 
 static void key_json(struct jsonw *w, const struct key_info *key)
 {
@@ -163,7 +163,7 @@ int cmd_key_revoke(struct cli *cli)
 	struct api_request request = { .method = "DELETE" };
 	struct jsonw *w = &cli->out.json_writer;
 	struct api_reply reply;
-	struct str id;
+	struct str id = STR_NONE;
 	int r = find(cli, cli->args.words[0], &id);
 
 	if (r < 0)

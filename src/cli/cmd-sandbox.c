@@ -12,7 +12,7 @@ int cmd_sandbox_create(struct cli *cli)
 {
 	const char *template_id = cli->args.n_words ? cli->args.words[0] : "base";
 	struct jsonw *w = &cli->out.json_writer;
-	struct target target;
+	struct target target = { 0 };
 	int64_t timeout_s;
 	int r = lifetime(cli, &timeout_s, &cli->e);
 
@@ -22,7 +22,8 @@ int cmd_sandbox_create(struct cli *cli)
 		return r;
 	if (!cli->out.json) {
 		out_line(&cli->out, "%s", target.id);
-		out_note(&cli->out, "shell: atoll sandbox exec -it %s bash     end: atoll sandbox kill %s",
+		out_note(&cli->out,
+			"shell: atoll sandbox exec -it %s bash     end: atoll sandbox kill %s",
 			target.id, target.id);
 		return EXIT_OK;
 	}

@@ -39,7 +39,7 @@ int cli_config_assignment(struct str text, const char *key, char *ret, size_t si
 		line = str_trim(line);
 		if (str_has_prefix(line, STR("export ")))
 			line = str_trim(str_from(line, 7));
-		if (!str_split(&line, '=', &name) || !str_is(name, key))
+		if (str_find(line, '=') < 0 || !str_split(&line, '=', &name) || !str_is(name, key))
 			continue;
 		r = unquote(line, ret, size);
 		if (r < 0)

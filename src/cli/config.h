@@ -1,5 +1,5 @@
-/* config - which server to speak to, and with which key. One source is taken whole, so that the key of
- * one server never goes to another; the first of:
+/* config - which server to speak to, and with which key. One source is taken whole, so that the key
+ *of one server never goes to another; the first of:
  *	1. DIR/env of --data DIR
  *	2. E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL, when one of the first two is set
  *	3. DIR/env of ATOLL_DATA
@@ -17,9 +17,9 @@ enum {
 struct config {
 	char api_url[CONFIG_VALUE];
 	char sandbox_url[CONFIG_VALUE];
-	char api_key[CONFIG_VALUE];     /* "": none found */
-	char data[CONFIG_VALUE];        /* the data directory whose env file was read; "": none */
-	const char *api_url_source;     /* for people: "E2B_API_URL", "the default" ... */
+	char api_key[CONFIG_VALUE]; /* "": none found */
+	char data[CONFIG_VALUE];    /* the data directory whose env file was read; "": none */
+	const char *api_url_source; /* for people: "E2B_API_URL", "the default" ... */
 	const char *api_key_source;
 };
 

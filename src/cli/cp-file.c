@@ -93,8 +93,8 @@ static void on_data(void *arg, struct client_call *call, struct str bytes)
 		client_pause(call);
 }
 
-static int run_transfer(struct transfer *t, const struct target *target, struct client_request *http,
-	const char *path, struct err *e)
+static int run_transfer(struct transfer *t, const struct target *target,
+	struct client_request *http, const char *path, struct err *e)
 {
 	static const char *const type[] = { "Content-Type: application/octet-stream", NULL };
 	const struct client_handlers handlers = { on_head, on_data, on_done, t };
@@ -187,7 +187,8 @@ static ssize_t source(void *arg, char *p, size_t n)
 int cp_upload(struct cli *cli, const struct target *target, int fd, int64_t size_bytes,
 	const char *path, struct cp_sum *sum, struct err *e)
 {
-	struct client_request http = { .method = "POST", .source = source,
+	struct client_request http = { .method = "POST",
+		.source = source,
 		.source_length = size_bytes };
 	struct transfer t;
 	int r;
@@ -197,7 +198,6 @@ int cp_upload(struct cli *cli, const struct target *target, int fd, int64_t size
 	t.left = size_bytes;
 	progress_start(&t.progress, cli, path, size_bytes);
 	r = run_transfer(&t, target, &http, path, e);
-	sum->files++;
 	sum->bytes += t.progress.bytes;
 	transfer_done(&t);
 	return r;
@@ -217,7 +217,6 @@ int cp_download(struct cli *cli, const struct target *target, const struct cp_en
 	outlet_init(&t.to, cli->loop, fd, on_drained, &t);
 	progress_start(&t.progress, cli, path, from->size_bytes);
 	r = run_transfer(&t, target, &http, path, e);
-	sum->files++;
 	sum->bytes += t.progress.bytes;
 	transfer_done(&t);
 	return r;
@@ -238,14 +237,14 @@ static const struct json_field entry_fields[] = {
 	JSON_FIELD(struct entry, size, "size", JSON_INT, .flags = JSON_LAX),
 	JSON_FIELD(struct entry, mode, "mode", JSON_INT, .flags = JSON_LAX),
 };
-static const struct json_shape entry_shape = JSON_SHAPE(struct entry, entry_fields,
-	.ignore_unknown = true);
+static const struct json_shape entry_shape =
+	JSON_SHAPE(struct entry, entry_fields, .ignore_unknown = true);
 static const struct json_field answer_fields[] = {
 	JSON_FIELD(struct entry_answer, entry, "entry", JSON_OBJECT, .flags = JSON_REQUIRED,
 		.shape = &entry_shape),
 };
-static const struct json_shape answer_shape = JSON_SHAPE(struct entry_answer, answer_fields,
-	.ignore_unknown = true);
+static const struct json_shape answer_shape =
+	JSON_SHAPE(struct entry_answer, answer_fields, .ignore_unknown = true);
 
 struct asking {
 	struct cli *cli;
@@ -292,7 +291,8 @@ static int ask(struct cli *cli, const struct target *target, const char *method,
 	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
 	struct asking a = { .cli = cli, .body = BUF_INIT(ANSWER_MAX) };
 	char url[CONFIG_VALUE + 64];
-	struct client_request http = { .method = "POST", .url = url,
+	struct client_request http = { .method = "POST",
+		.url = url,
 		.timeout_ms = CLI_CALL_TIMEOUT_MS };
 	struct jsonw w;
 	int r;

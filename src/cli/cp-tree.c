@@ -11,8 +11,13 @@
 /* ---- in the sandbox ---- */
 
 struct remote {
-	struct untar *untar; /* NULL: stdout is ours */
+	struct cli *cli;
+	const struct target *target;
+	int stdin_fd;        /* -EBADF: none */
+	struct untar *untar; /* takes its stdout; NULL: nobody does ... */
+	bool to_stdout;      /* ... or it is ours */
 	struct buf words;    /* beginning of its stderr */
+	struct exec_result result;
 };
 
 static int on_output(void *arg, bool is_stderr, struct str bytes, struct err *e)
@@ -26,16 +31,15 @@ static int on_output(void *arg, bool is_stderr, struct str bytes, struct err *e)
 	return 0;
 }
 
-static int outcome(struct cli *cli, const struct exec_result *result, const struct remote *remote,
-	struct err *e)
+static int outcome(const struct remote *remote, struct err *e)
 {
 	struct str line, rest = buf_str(&remote->words);
+	int signo = remote->result.signo;
 
-	if (result->exit_code == 0)
+	if (remote->result.exit_code == 0)
 		return 0;
-	if (result->exit_code == EXIT_SIGNAL + result->signo && cli->signal_seen == 0 &&
-		(result->signo == SIGINT || result->signo == SIGTERM || result->signo == SIGHUP)) {
-		cli->signal_seen = result->signo;
+	if (signo == SIGINT || signo == SIGTERM || signo == SIGHUP) {
+		remote->cli->signal_seen = signo;
 		return err_set(e, -EINTR, "interrupted");
 	}
 	(void)str_split(&rest, '\n', &line);
@@ -43,63 +47,76 @@ static int outcome(struct cli *cli, const struct exec_result *result, const stru
 		STR_ARG(line.n ? line : STR("the command failed")));
 }
 
-static int run_remote(struct cli *cli, const struct target *target, char *const *argv, int stdin_fd,
-	struct untar *untar, bool to_stdout, struct err *e)
+static int run_remote(struct remote *remote, char *const *argv, struct err *e)
 {
-	struct remote remote = { .untar = untar, .words = BUF_INIT(512) };
-	struct exec_request q = { .target = target, .argv = argv, .stdin_fd = stdin_fd,
-		.user = args_value(&cli->args, "user") };
-	struct exec_result result;
+	struct exec_request q = { .target = remote->target,
+		.argv = argv,
+		.stdin_fd = remote->stdin_fd,
+		.user = args_value(&remote->cli->args, "user") };
 	int r;
 
-	while (argv[q.argc])
-		q.argc++;
-	if (!to_stdout) {
+	for (; argv[q.argc]; q.argc++)
+		;
+	remote->words = BUF_INIT(512);
+	if (!remote->to_stdout) {
 		q.output = on_output;
-		q.output_arg = &remote;
+		q.output_arg = remote;
 	}
-	r = cli_exec_run(cli, &q, &result, e);
+	r = cli_exec_run(remote->cli, &q, &remote->result, e);
 	if (r == 0)
-		r = outcome(cli, &result, &remote, e);
-	buf_done(&remote.words);
+		r = outcome(remote, e);
+	buf_done(&remote->words);
 	return r;
 }
 
 /* argv of other interfaces is not const, although nobody writes to it. */
 static char *word(struct cli *cli, const char *text)
 {
-	return arena_dup(cli->arena, str_of(text));
+	char *copy = arena_dup(cli->arena, str_of(text));
+
+	if (!copy)
+		abort();
+	return copy;
 }
 
-static int remote_tar(struct cli *cli, const struct target *target, const char *mode,
-	const char *path, int stdin_fd, struct untar *untar, struct err *e)
+static int remote_tar(struct remote *remote, const char *path, struct err *e)
 {
-	bool creates = stdin_fd < 0;
-	char *argv[] = { word(cli, "tar"), word(cli, mode), word(cli, "-"), word(cli, "-C"),
-		word(cli, path), creates ? word(cli, ".") : NULL, NULL };
+	struct cli *cli = remote->cli;
+	bool creates = remote->stdin_fd < 0;
+	char *argv[] = { word(cli, "tar"), word(cli, creates ? "-cf" : "-xf"), word(cli, "-"),
+		word(cli, "-C"), word(cli, path), creates ? word(cli, ".") : NULL, NULL };
 
-	for (size_t i = 0; i < 5; i++)
-		if (!argv[i])
-			return err_set(e, -ENOMEM, "out of memory");
-	return run_remote(cli, target, argv, stdin_fd, untar, creates && !untar, e);
+	return run_remote(remote, argv, e);
 }
 
-int cp_archive_up(struct cli *cli, const struct target *target, const char *path, struct err *e)
+int cp_archive_up(struct cli *cli, const struct target *target, const char *path,
+	struct cp_sum *sum, struct err *e)
 {
-	return remote_tar(cli, target, "-xf", path, STDIN_FILENO, NULL, e);
+	struct remote remote = { .cli = cli, .target = target, .stdin_fd = STDIN_FILENO };
+	int r = remote_tar(&remote, path, e);
+
+	sum->bytes += remote.result.input_bytes;
+	return r;
 }
 
 int cp_archive_down(struct cli *cli, const struct target *target, const char *path, struct err *e)
 {
-	return remote_tar(cli, target, "-cf", path, -EBADF, NULL, e);
+	struct remote remote = { .cli = cli,
+		.target = target,
+		.stdin_fd = -EBADF,
+		.to_stdout = true };
+
+	return remote_tar(&remote, path, e);
 }
 
-int cp_make_executable(struct cli *cli, const struct target *target, const char *path, struct err *e)
+int cp_make_executable(struct cli *cli, const struct target *target, const char *path,
+	struct err *e)
 {
+	struct remote remote = { .cli = cli, .target = target, .stdin_fd = -EBADF };
 	char *argv[] = { word(cli, "chmod"), word(cli, "+x"), word(cli, "--"), word(cli, path),
 		NULL };
 
-	return run_remote(cli, target, argv, -EBADF, NULL, false, e);
+	return run_remote(&remote, argv, e);
 }
 
 /* ---- here ---- */
@@ -123,8 +140,7 @@ static int spawn_tar(const char *directory, pid_t *ret_pid, struct err *e)
 	(void)posix_spawnattr_init(&attributes);
 	(void)posix_spawnattr_setsigmask(&attributes, &none);
 	(void)posix_spawnattr_setsigdefault(&attributes, &defaults);
-	(void)posix_spawnattr_setflags(&attributes,
-		POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	(void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	(void)posix_spawn_file_actions_init(&files);
 	(void)posix_spawn_file_actions_adddup2(&files, pipe_fds[1], STDOUT_FILENO);
 	r = posix_spawnp(ret_pid, tar, &files, &attributes, argv, environ);
@@ -141,18 +157,20 @@ static int spawn_tar(const char *directory, pid_t *ret_pid, struct err *e)
 int cp_tree_up(struct cli *cli, const struct target *target, const char *local, const char *path,
 	struct cp_sum *sum, struct err *e)
 {
-	pid_t pid;
+	struct remote remote = { .cli = cli, .target = target };
+	pid_t pid = 0;
 	int status = 0, r, fd = spawn_tar(local, &pid, e);
 
 	if (fd < 0)
 		return fd;
-	r = remote_tar(cli, target, "-xf", path, fd, NULL, e);
+	remote.stdin_fd = fd;
+	r = remote_tar(&remote, path, e);
+	sum->bytes += remote.result.input_bytes;
 	(void)close(fd); /* a tar that still writes ends by SIGPIPE */
 	if (waitpid(pid, &status, 0) < 0 && r == 0)
 		r = err_sys(e, -errno, "wait for tar");
 	if (r == 0 && status != 0)
 		r = err_set(e, -EIO, "tar could not read all of '%s'", local);
-	sum->files++;
 	return r;
 }
 
@@ -160,7 +178,11 @@ int cp_tree_down(struct cli *cli, const struct target *target, const char *path,
 	struct cp_sum *sum, struct err *e)
 {
 	cleanup_close int root_fd = -EBADF;
-	struct untar untar;
+	struct untar untar = { 0 };
+	struct remote remote = { .cli = cli,
+		.target = target,
+		.stdin_fd = -EBADF,
+		.untar = &untar };
 	int r = dir_make(AT_FDCWD, local, 0777, e);
 
 	if (r < 0)
@@ -169,10 +191,9 @@ int cp_tree_down(struct cli *cli, const struct target *target, const char *path,
 	if (root_fd < 0)
 		return err_sys(e, -errno, "open %s", local);
 	untar_init(&untar, root_fd);
-	r = remote_tar(cli, target, "-cf", path, -EBADF, &untar, e);
+	r = remote_tar(&remote, path, e);
 	if (r == 0)
 		r = untar_finish(&untar, e);
-	sum->files += untar.files;
 	sum->bytes += untar.bytes;
 	if (r == 0 && untar.skipped > 0)
 		(void)fprintf(stderr, "atoll: %" PRIu64 " devices or pipes were left out\n",

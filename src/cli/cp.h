@@ -1,5 +1,5 @@
-/* cp - what the three files of `sandbox cp` share: cmd-cp.c decides what goes where, cp-file.c moves
- * one file through /files, cp-tree.c moves a directory as a tar archive through a command. */
+/* cp - what the three files of `sandbox cp` share: cmd-cp.c decides what goes where, cp-file.c
+ * moves one file through /files, cp-tree.c moves a directory as a tar archive through a command. */
 #pragma once
 
 #include "cli/cli-internal.h"
@@ -12,7 +12,7 @@ struct cp_entry { /* something in the sandbox */
 };
 
 struct cp_sum {
-	uint64_t files, bytes;
+	uint64_t bytes; /* of files, or of the archive that a tree was sent as */
 };
 
 /* All of them: 0 or -errno with words; a signal that stopped them is -EINTR, its number in
@@ -36,7 +36,8 @@ int cp_tree_up(struct cli *cli, const struct target *target, const char *local, 
 int cp_tree_down(struct cli *cli, const struct target *target, const char *path, const char *local,
 	struct cp_sum *sum, struct err *e);
 /* The archive itself: from stdin, to stdout. */
-int cp_archive_up(struct cli *cli, const struct target *target, const char *path, struct err *e);
+int cp_archive_up(struct cli *cli, const struct target *target, const char *path,
+	struct cp_sum *sum, struct err *e);
 int cp_archive_down(struct cli *cli, const struct target *target, const char *path, struct err *e);
 /* Makes a file in the sandbox executable. */
 int cp_make_executable(struct cli *cli, const struct target *target, const char *path,

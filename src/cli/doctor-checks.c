@@ -97,23 +97,30 @@ static int statvfs_near(const char *path, struct statvfs *ret)
 static void check_disk(struct doctor *d)
 {
 	const char *flag = args_value(&d->cli->args, "data");
-	const char *data = flag ? flag : d->cli->config.data[0] ? d->cli->config.data : "atoll-data";
+	const char *data = flag                     ? flag
+			   : d->cli->config.data[0] ? d->cli->config.data
+						    : "atoll-data";
 	char free_text[OUT_CELL];
 	struct statvfs fs;
 	uint64_t bytes;
 	int r = statvfs_near(data, &fs);
 
 	if (r < 0) {
-		doctor_add(d, "disk", CHECK_WARN, "choose another place with --data", "%s: %s", data,
-			strerrordesc_np(-r));
+		doctor_add(d, "disk", CHECK_WARN, "choose another place with --data", "%s: %s",
+			data, strerrordesc_np(-r));
 		return;
 	}
 	bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	out_size(bytes, free_text);
-	doctor_add(d, "disk", bytes < gib ? CHECK_FAIL : bytes < 5 * gib ? CHECK_WARN : CHECK_OK,
-		"make room, or keep the data elsewhere: --data DIR", "%s free for %s", free_text, data);
+	doctor_add(d, "disk",
+		bytes < gib       ? CHECK_FAIL
+		: bytes < 5 * gib ? CHECK_WARN
+				  : CHECK_OK,
+		"make room, or keep the data elsewhere: --data DIR", "%s free for %s", free_text,
+		data);
 	if (fs.f_files > 0 && fs.f_favail < 100000)
-		doctor_add(d, "inodes", CHECK_WARN, "remove small files, or use another file system",
+		doctor_add(d, "inodes", CHECK_WARN,
+			"remove small files, or use another file system",
 			"%" PRIu64 " files can still be made", (uint64_t)fs.f_favail);
 }
 
@@ -199,7 +206,8 @@ static void check_port(struct doctor *d)
 {
 	int port = local_port(d->cli->config.api_url);
 	struct sockaddr_in address = { .sin_family = AF_INET,
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port) };
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons((uint16_t)port) };
 	cleanup_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	const int on = 1;
 
@@ -209,16 +217,18 @@ static void check_port(struct doctor *d)
 	if (bind(fd, (void *)&address, sizeof address) == 0)
 		doctor_add(d, "port", CHECK_OK, "", "port %d is free", port);
 	else if (errno == EADDRINUSE)
-		doctor_add(d, "port", CHECK_WARN, "end that program, or serve with --listen HOST:PORT",
+		doctor_add(d, "port", CHECK_WARN,
+			"end that program, or serve with --listen HOST:PORT",
 			"port %d is taken by another program", port);
 	else
-		doctor_add(d, "port", CHECK_WARN, "serve with --listen HOST:PORT", "port %d: %s", port,
-			strerrordesc_np(errno));
+		doctor_add(d, "port", CHECK_WARN, "serve with --listen HOST:PORT", "port %d: %s",
+			port, strerrordesc_np(errno));
 }
 
 static void check_key(struct doctor *d)
 {
-	struct api_request request = { .method = "GET", .path = "/v2/sandboxes?limit=1",
+	struct api_request request = { .method = "GET",
+		.path = "/v2/sandboxes?limit=1",
 		.timeout_ms = SERVER_TIMEOUT_MS };
 	struct api_reply reply;
 	struct err e = { 0 };
@@ -231,13 +241,15 @@ static void check_key(struct doctor *d)
 	}
 	r = cli_api_call(d->cli, &request, &reply, &e);
 	doctor_add(d, "key", r == 0 ? CHECK_OK : CHECK_WARN,
-		"take E2B_API_KEY from the data directory's env file, or make one with 'atoll key create'",
+		"take E2B_API_KEY from the data directory's env file, or make one with 'atoll key "
+		"create'",
 		"%s: %s", d->cli->config.api_key_source, r == 0 ? "the key works" : e.msg);
 }
 
 void doctor_check_server(struct doctor *d)
 {
-	struct api_request request = { .method = "GET", .path = "/health",
+	struct api_request request = { .method = "GET",
+		.path = "/health",
 		.timeout_ms = SERVER_TIMEOUT_MS };
 	struct api_reply reply;
 	struct err e = { 0 };
@@ -250,8 +262,7 @@ void doctor_check_server(struct doctor *d)
 	r = cli_api_call(d->cli, &request, &reply, &e);
 	if (r == 0) {
 		d->server_works = true;
-		doctor_add(d, "server", CHECK_OK, "", "%s makes sandboxes",
-			d->cli->config.api_url);
+		doctor_add(d, "server", CHECK_OK, "", "%s makes sandboxes", d->cli->config.api_url);
 		check_key(d);
 	} else if (cli_failure_of(r)->exit == EXIT_UNREACHABLE) {
 		doctor_add(d, "server", CHECK_WARN, "atoll serve", "no server at %s (from %s)",

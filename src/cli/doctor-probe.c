@@ -109,7 +109,7 @@ static int ask_warden(struct buf *out)
 {
 	cleanup_close int fd = -EBADF;
 	char path[4096];
-	pid_t pid;
+	pid_t pid = 0;
 	int r = warden_path(path, sizeof path);
 
 	if (r < 0)
@@ -118,7 +118,7 @@ static int ask_warden(struct buf *out)
 	if (fd < 0)
 		return fd;
 	r = read_probe(fd, out);
-	if (r < 0)
+	if (r < 0 && pid > 0)
 		(void)kill(pid, SIGKILL);
 	(void)waitpid(pid, NULL, 0);
 	return r;

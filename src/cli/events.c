@@ -36,15 +36,15 @@ struct message {
 static const struct json_field started_fields[] = {
 	JSON_FIELD(struct started, pid, "pid", JSON_INT, .flags = JSON_LAX),
 };
-static const struct json_shape started_shape = JSON_SHAPE(struct started, started_fields,
-	.ignore_unknown = true);
+static const struct json_shape started_shape =
+	JSON_SHAPE(struct started, started_fields, .ignore_unknown = true);
 static const struct json_field data_fields[] = {
 	JSON_FIELD(struct data, out, "stdout", JSON_BYTES, .flags = JSON_LAX),
 	JSON_FIELD(struct data, err, "stderr", JSON_BYTES, .flags = JSON_LAX),
 	JSON_FIELD(struct data, pty, "pty", JSON_BYTES, .flags = JSON_LAX),
 };
-static const struct json_shape data_shape = JSON_SHAPE(struct data, data_fields,
-	.ignore_unknown = true);
+static const struct json_shape data_shape =
+	JSON_SHAPE(struct data, data_fields, .ignore_unknown = true);
 static const struct json_field ended_fields[] = {
 	JSON_FIELD(struct ended, exit_code, "exitCode", JSON_INT, .alias = "exit_code",
 		.flags = JSON_LAX, .min = -1, .max = 255),
@@ -52,8 +52,8 @@ static const struct json_field ended_fields[] = {
 	JSON_FIELD(struct ended, status, "status", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct ended, error, "error", JSON_STR, .flags = JSON_LAX),
 };
-static const struct json_shape ended_shape = JSON_SHAPE(struct ended, ended_fields,
-	.ignore_unknown = true);
+static const struct json_shape ended_shape =
+	JSON_SHAPE(struct ended, ended_fields, .ignore_unknown = true);
 static const struct json_field event_fields[] = {
 	JSON_FIELD(struct event, start, "start", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &started_shape, .present = offsetof(struct event, has_start) + 1),
@@ -64,14 +64,14 @@ static const struct json_field event_fields[] = {
 	JSON_FIELD(struct event, alive, "keepalive", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &started_shape, .present = offsetof(struct event, has_alive) + 1),
 };
-static const struct json_shape event_shape = JSON_SHAPE(struct event, event_fields,
-	.ignore_unknown = true);
+static const struct json_shape event_shape =
+	JSON_SHAPE(struct event, event_fields, .ignore_unknown = true);
 static const struct json_field message_fields[] = {
 	JSON_FIELD(struct message, event, "event", JSON_OBJECT, .flags = JSON_REQUIRED,
 		.shape = &event_shape),
 };
-static const struct json_shape message_shape = JSON_SHAPE(struct message, message_fields,
-	.ignore_unknown = true);
+static const struct json_shape message_shape =
+	JSON_SHAPE(struct message, message_fields, .ignore_unknown = true);
 
 struct failure {
 	struct str code, message;
@@ -83,14 +83,14 @@ static const struct json_field failure_fields[] = {
 	JSON_FIELD(struct failure, code, "code", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct failure, message, "message", JSON_STR, .flags = JSON_LAX),
 };
-static const struct json_shape failure_shape = JSON_SHAPE(struct failure, failure_fields,
-	.ignore_unknown = true);
+static const struct json_shape failure_shape =
+	JSON_SHAPE(struct failure, failure_fields, .ignore_unknown = true);
 static const struct json_field closing_fields[] = {
 	JSON_FIELD(struct closing, error, "error", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &failure_shape),
 };
-static const struct json_shape closing_shape = JSON_SHAPE(struct closing, closing_fields,
-	.ignore_unknown = true);
+static const struct json_shape closing_shape =
+	JSON_SHAPE(struct closing, closing_fields, .ignore_unknown = true);
 
 /* ---- how a process ended ---- */
 
@@ -100,23 +100,34 @@ int process_signal_of(struct str words)
 		int signo;
 		const char *words;
 	} table[] = {
-		{ SIGHUP, "hangup" }, { SIGINT, "interrupt" }, { SIGQUIT, "quit" },
-		{ SIGILL, "illegal instruction" }, { SIGTRAP, "trace/breakpoint trap" },
-		{ SIGABRT, "aborted" }, { SIGBUS, "bus error" },
-		{ SIGFPE, "floating point exception" }, { SIGKILL, "killed" },
-		{ SIGUSR1, "user defined signal 1" }, { SIGSEGV, "segmentation fault" },
-		{ SIGUSR2, "user defined signal 2" }, { SIGPIPE, "broken pipe" },
-		{ SIGALRM, "alarm clock" }, { SIGTERM, "terminated" }, { SIGSTKFLT, "stack fault" },
-		{ SIGXCPU, "CPU time limit exceeded" }, { SIGXFSZ, "file size limit exceeded" },
-		{ SIGVTALRM, "virtual timer expired" }, { SIGPROF, "profiling timer expired" },
-		{ SIGIO, "I/O possible" }, { SIGPWR, "power failure" },
+		{ SIGHUP, "hangup" },
+		{ SIGINT, "interrupt" },
+		{ SIGQUIT, "quit" },
+		{ SIGILL, "illegal instruction" },
+		{ SIGTRAP, "trace/breakpoint trap" },
+		{ SIGABRT, "aborted" },
+		{ SIGBUS, "bus error" },
+		{ SIGFPE, "floating point exception" },
+		{ SIGKILL, "killed" },
+		{ SIGUSR1, "user defined signal 1" },
+		{ SIGSEGV, "segmentation fault" },
+		{ SIGUSR2, "user defined signal 2" },
+		{ SIGPIPE, "broken pipe" },
+		{ SIGALRM, "alarm clock" },
+		{ SIGTERM, "terminated" },
+		{ SIGSTKFLT, "stack fault" },
+		{ SIGXCPU, "CPU time limit exceeded" },
+		{ SIGXFSZ, "file size limit exceeded" },
+		{ SIGVTALRM, "virtual timer expired" },
+		{ SIGPROF, "profiling timer expired" },
+		{ SIGIO, "I/O possible" },
+		{ SIGPWR, "power failure" },
 		{ SIGSYS, "bad system call" },
 	};
 	static const struct str core = STR(" (core dumped)"), number = STR("signal ");
 	int64_t signo;
 
-	if (words.n > core.n &&
-		str_eq(str_make(words.p + words.n - core.n, core.n), core))
+	if (words.n > core.n && str_eq(str_make(words.p + words.n - core.n, core.n), core))
 		words.n -= core.n;
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		if (str_is(words, table[i].words))
@@ -148,16 +159,17 @@ static int describe(const struct event *in, struct process_event *out, struct er
 	if (in->has_start + in->has_data + in->has_end + in->has_alive != 1)
 		return err_set(e, -EPROTO, "an event of the command is not one of the known ones");
 	if (in->has_start) {
-		*out = (struct process_event){ .kind = PROCESS_STARTED, .pid = in->start.pid.value };
+		*out = (struct process_event){ .kind = PROCESS_STARTED,
+			.pid = in->start.pid.value };
 	} else if (in->has_end) {
 		describe_end(&in->end, out);
 	} else if (in->has_alive) {
 		out->kind = PROCESS_ALIVE;
 	} else {
 		out->kind = in->data.err.p ? PROCESS_STDERR : PROCESS_STDOUT;
-		out->bytes = in->data.err.p ? in->data.err
-			: in->data.out.p    ? in->data.out
-					    : in->data.pty;
+		out->bytes = in->data.err.p   ? in->data.err
+			     : in->data.out.p ? in->data.out
+					      : in->data.pty;
 	}
 	return 0;
 }
@@ -173,7 +185,8 @@ static int check_order(struct event_stream *s, const struct process_event *event
 	return 0;
 }
 
-static int on_message(struct event_stream *s, struct arena *arena, struct str payload, struct err *e)
+static int on_message(struct event_stream *s, struct arena *arena, struct str payload,
+	struct err *e)
 {
 	struct process_event event = { 0 };
 	struct message message;

@@ -15,11 +15,11 @@ enum process_event_kind {
 
 struct process_event {
 	enum process_event_kind kind;
-	int64_t pid;       /* STARTED */
-	struct str bytes;  /* STDOUT, STDERR */
-	int exit_code;     /* ENDED: as a shell would say it, 128+N for signal N */
-	int signo;         /* ENDED: 0 when it exited by itself */
-	struct str code;   /* CLOSED: Connect's name for what went wrong; n 0: nothing */
+	int64_t pid;      /* STARTED */
+	struct str bytes; /* STDOUT, STDERR */
+	int exit_code;    /* ENDED: as a shell would say it, 128+N for signal N */
+	int signo;        /* ENDED: 0 when it exited by itself */
+	struct str code;  /* CLOSED: Connect's name for what went wrong; n 0: nothing */
 	struct str message;
 };
 

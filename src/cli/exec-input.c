@@ -1,5 +1,5 @@
-/* What goes to the command: stdin in pieces, one under way at a time, so that a command that does not
- * read holds us back too; signals; the window's size; and the sandbox's longer life. */
+/* What goes to the command: stdin in pieces, one under way at a time, so that a command that does
+ * not read holds us back too; signals; the window's size; and the sandbox's longer life. */
 #include "cli/exec-internal.h"
 #include "cli/terminal.h"
 
@@ -49,6 +49,7 @@ static void send_piece(struct session *s, struct str bytes)
 	CLEANUP(buf_done) struct buf body = BUF_INIT(MESSAGE_MAX);
 	struct jsonw w;
 
+	s->result.input_bytes += bytes.n;
 	session_message(s, &body, &w);
 	jsonw_object(&w, "input");
 	jsonw_base64(&w, s->request->tty ? "pty" : "stdin", bytes);
@@ -137,7 +138,8 @@ static void signal_answered(struct session *s, int r, int status, struct str bod
 {
 	(void)body;
 	/* E2B's own guest knows only TERM and KILL. */
-	if (r == 0 && status != 200 && status != 404 && strcmp(s->signal_name, "SIGNAL_SIGTERM") != 0 &&
+	if (r == 0 && status != 200 && status != 404 &&
+		strcmp(s->signal_name, "SIGNAL_SIGTERM") != 0 &&
 		strcmp(s->signal_name, "SIGNAL_SIGKILL") != 0)
 		session_send_signal(s, "SIGNAL_SIGTERM");
 	session_settle(s);
@@ -241,7 +243,9 @@ static void extend_now(void *arg)
 	struct cli *cli = s->cli;
 	char url[CONFIG_VALUE + CLI_ID + 32], body[48], key[CONFIG_VALUE + 16];
 	const char *const headers[] = { "Content-Type: application/json", key, NULL };
-	struct client_request request = { .method = "POST", .url = url, .headers = headers,
+	struct client_request request = { .method = "POST",
+		.url = url,
+		.headers = headers,
 		.timeout_ms = CLI_CALL_TIMEOUT_MS };
 
 	(void)snprintf(url, sizeof url, "%s/sandboxes/%s/timeout", cli->config.api_url,
@@ -250,8 +254,8 @@ static void extend_now(void *arg)
 	(void)snprintf(body, sizeof body, "{\"timeout\":%" PRId64 "}", s->request->keep_alive_s);
 	request.body = str_of(body);
 	s->extend = (struct rpc){ .session = s, .answered = extended };
-	s->extend.call = client_fetch(cli->client, &request, MESSAGE_MAX, session_rpc_done,
-		&s->extend);
+	s->extend.call =
+		client_fetch(cli->client, &request, MESSAGE_MAX, session_rpc_done, &s->extend);
 }
 
 void session_extend_start(struct session *s)

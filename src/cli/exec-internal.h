@@ -23,14 +23,14 @@ struct session {
 	const char *const *unary_headers;
 	struct event_stream events;
 	struct client_call *stream;
-	struct buf refusal;       /* body of an answer that is not a stream */
+	struct buf refusal; /* body of an answer that is not a stream */
 	struct outlet out, err_out;
-	struct outlet *err_to;    /* &out when both are the same pipe or terminal */
-	int64_t pid;              /* 0: not started */
+	struct outlet *err_to; /* &out when both are the same pipe or terminal */
+	int64_t pid;           /* 0: not started */
 	int64_t started_us;
-	bool is_ended;            /* the end event was seen */
-	bool is_over;             /* the stream's call is done */
-	bool is_closing;          /* only the ends of cut calls are awaited */
+	bool is_ended;   /* the end event was seen */
+	bool is_over;    /* the stream's call is done */
+	bool is_closing; /* only the ends of cut calls are awaited */
 
 	struct loop_io stdin_io;
 	struct loop_task stdin_task; /* for files, which no epoll watches */
@@ -40,11 +40,11 @@ struct session {
 	bool resize_again;
 	struct loop_timer extend_timer;
 
-	int signals;              /* that asked the command to end */
+	int signals; /* that asked the command to end */
 	int64_t last_signal_ms;
-	const char *signal_name;  /* the one under way */
-	int leaving_signo;        /* we go, whatever the command does */
-	struct err e;             /* code < 0: our failure */
+	const char *signal_name; /* the one under way */
+	int leaving_signo;       /* we go, whatever the command does */
+	struct err e;            /* code < 0: our failure */
 };
 
 /* Ends the loop once nothing is left to do. */

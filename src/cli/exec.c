@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 enum {
-	START_MAX = 4 << 20,        /* argv and environment together */
+	START_MAX = 4 << 20, /* argv and environment together */
 	REFUSAL_MAX = 64 << 10,
-	PING_S = 50,                /* asked of the guest */
-	SILENCE_MS = 150 * 1000,    /* three pings missed: the other end is gone */
+	PING_S = 50,             /* asked of the guest */
+	SILENCE_MS = 150 * 1000, /* three pings missed: the other end is gone */
 };
 
 /* ---- calls ---- */
@@ -29,12 +29,16 @@ bool session_rpc(struct session *s, struct rpc *slot, const char *method, const 
 	int64_t timeout_ms, void (*answered)(struct session *, int, int, struct str))
 {
 	char url[CONFIG_VALUE + 64];
-	struct client_request request = { .method = "POST", .url = url,
-		.headers = s->unary_headers, .body = buf_str(body), .timeout_ms = timeout_ms };
+	struct client_request request = { .method = "POST",
+		.url = url,
+		.headers = s->unary_headers,
+		.body = buf_str(body),
+		.timeout_ms = timeout_ms };
 
 	if (slot->call)
 		return false;
-	(void)snprintf(url, sizeof url, "%s/process.Process/%s", s->cli->config.sandbox_url, method);
+	(void)snprintf(url, sizeof url, "%s/process.Process/%s", s->cli->config.sandbox_url,
+		method);
 	slot->session = s;
 	slot->answered = answered;
 	slot->call = client_fetch(s->cli->client, &request, REFUSAL_MAX, session_rpc_done, slot);
@@ -273,7 +277,8 @@ static int start(struct session *s, struct err *e)
 	char url[CONFIG_VALUE + 64], ping[48], timeout[48];
 	const char *more[] = { "Content-Type: application/connect+json",
 		"Connect-Protocol-Version: 1", ping, q->timeout_ms ? timeout : NULL, NULL };
-	struct client_request request = { .method = "POST", .url = url,
+	struct client_request request = { .method = "POST",
+		.url = url,
 		.idle_timeout_ms = SILENCE_MS };
 
 	write_start(s, &body);
@@ -297,7 +302,7 @@ static bool same_channel(int a, int b)
 	struct stat sa, sb;
 
 	return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
-		sa.st_ino == sb.st_ino && sa.st_rdev == sb.st_rdev;
+	       sa.st_ino == sb.st_ino && sa.st_rdev == sb.st_rdev;
 }
 
 static void session_init(struct session *s, struct cli *cli, const struct exec_request *request)

@@ -10,13 +10,13 @@ struct exec_request {
 	const struct target *target;
 	char *const *argv;
 	size_t argc;
-	const char *user, *cwd;      /* NULL: the sandbox's own */
-	bool use_env_options;        /* --env of the command line */
-	int64_t timeout_ms;          /* of the command; 0: none */
-	int64_t keep_alive_s;        /* > 0: meanwhile the sandbox's end stays this far away */
+	const char *user, *cwd; /* NULL: the sandbox's own */
+	bool use_env_options;   /* --env of the command line */
+	int64_t timeout_ms;     /* of the command; 0: none */
+	int64_t keep_alive_s;   /* > 0: meanwhile the sandbox's end stays this far away */
 	bool tty;
-	int stdin_fd;                /* -EBADF: none. Borrowed, and never made non-blocking */
-	exec_output_fn output;       /* NULL: our stdout and stderr */
+	int stdin_fd;          /* -EBADF: none. Borrowed, and never made non-blocking */
+	exec_output_fn output; /* NULL: our stdout and stderr */
 	void *output_arg;
 };
 
@@ -25,11 +25,12 @@ struct exec_result {
 	int signo;     /* 0: it exited by itself */
 	bool timed_out;
 	int64_t duration_ms;
+	uint64_t input_bytes; /* that went to its stdin */
 };
 
-/* Runs the loop until the command has ended and its output is written. Negative is a failure of ours:
- * -EPIPE when nobody reads stdout any more (the command is ended then), otherwise with words. Signals
- * that come to us go to the command. */
+/* Runs the loop until the command has ended and its output is written. Negative is a failure of
+ * ours: -EPIPE when nobody reads stdout any more (the command is ended then), otherwise with words.
+ * Signals that come to us go to the command. */
 int cli_exec_run(struct cli *cli, const struct exec_request *request, struct exec_result *ret,
 	struct err *e);
 

@@ -2,15 +2,14 @@
 #include "cli/cli-internal.h"
 
 static const struct cli_failure failures[] = {
-	{ -EINVAL, EXIT_USAGE, "usage", NULL },
-	{ -ENOTUNIQ, EXIT_USAGE, "ambiguous", NULL },
+	{ -EINVAL, EXIT_USAGE, "usage", NULL }, { -ENOTUNIQ, EXIT_USAGE, "ambiguous", NULL },
 	{ -ENOENT, EXIT_NOT_FOUND, "not_found", NULL },
 	{ -EACCES, EXIT_AUTH, "unauthorized",
 		"set E2B_API_KEY, or --data DIR for the key of a server on this machine" },
-	{ -EBUSY, EXIT_STATE, "wrong_state", NULL },
-	{ -EDQUOT, EXIT_LIMIT, "limit", NULL },
+	{ -EBUSY, EXIT_STATE, "wrong_state", NULL }, { -EDQUOT, EXIT_LIMIT, "limit", NULL },
 	{ -ENOSPC, EXIT_LIMIT, "no_space", NULL },
-	{ -ECONNREFUSED, EXIT_UNREACHABLE, "unreachable", "is it running? 'atoll serve' starts it" },
+	{ -ECONNREFUSED, EXIT_UNREACHABLE, "unreachable",
+		"is it running? 'atoll serve' starts it" },
 	{ -EHOSTUNREACH, EXIT_UNREACHABLE, "unreachable", NULL },
 	{ -ECONNRESET, EXIT_UNREACHABLE, "unreachable", NULL },
 	{ -ETIMEDOUT, EXIT_UNREACHABLE, "timeout", NULL },

@@ -38,7 +38,8 @@ static void print_command(struct out *out, const struct cli_command *c)
 		out_line(out, "%s", c->detail);
 	out_line(out, "\nOptions:");
 	print_options(out, c->options, c->n_options);
-	print_options(out, cli_common_options, cli_n_common_options);
+	if (!c->runs_alone)
+		print_options(out, cli_common_options, cli_n_common_options);
 	if (c->see_also)
 		out_line(out, "\nSee also: %s", c->see_also);
 }
@@ -60,7 +61,8 @@ static void print_list(struct out *out, const char *group)
 static void print_all(struct out *out)
 {
 	out_line(out, "atoll: every agent gets its own computer\n");
-	print_examples(out, "atoll serve\natoll run base -- uname -a\natoll sandbox exec -it ID bash");
+	print_examples(out,
+		"atoll serve\natoll run base -- uname -a\natoll sandbox exec -it ID bash");
 	out_line(out, "\nCommands ('sbx' is short for 'sandbox'):");
 	print_list(out, NULL);
 	out_line(out, "\nOptions of every command:");
@@ -102,12 +104,14 @@ static void json_command(struct jsonw *w, const struct cli_command *c)
 	jsonw_strz(w, "examples", c->examples);
 	jsonw_array(w, "options");
 	json_options(w, c->options, c->n_options);
-	json_options(w, cli_common_options, cli_n_common_options);
+	if (!c->runs_alone)
+		json_options(w, cli_common_options, cli_n_common_options);
 	jsonw_end_array(w);
 	jsonw_end_object(w);
 }
 
-static void json_help(struct out *out, const struct cli_group *group, const struct cli_command *command)
+static void json_help(struct out *out, const struct cli_group *group,
+	const struct cli_command *command)
 {
 	struct jsonw *w = &out->json_writer;
 

@@ -11,7 +11,8 @@ static int wants_help(int argc, char **argv)
 	return 0;
 }
 
-/* `serve` is a program of its own that shares the name; its help is in the table with the others. */
+/* `serve` is a program of its own that shares the name; its help is in the table with the others.
+ */
 int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "serve") == 0 && !wants_help(argc, argv))

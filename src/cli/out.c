@@ -13,7 +13,8 @@ int out_init(struct out *out, const char *color, bool no_color, struct err *e)
 	out->now_us = time_wall_us();
 	jsonw_init(&out->json_writer, &out->text);
 	if (color && !always && strcmp(color, "never") != 0 && strcmp(color, "auto") != 0)
-		return err_set(e, -EINVAL, "--color: '%s' is not one of auto, always, never", color);
+		return err_set(e, -EINVAL, "--color: '%s' is not one of auto, always, never",
+			color);
 	return 0;
 }
 
@@ -87,7 +88,12 @@ static bool is_control(struct str s, size_t n)
 	unsigned char c = (unsigned char)s.p[0];
 
 	return (n == 1 && (c < 0x20 || c == 0x7f)) ||
-		(n == 2 && c == 0xc2 && (unsigned char)s.p[1] < 0xa0);
+	       (n == 2 && c == 0xc2 && (unsigned char)s.p[1] < 0xa0);
+}
+
+static bool is_blank(char c)
+{
+	return c == '\t' || c == '\r' || c == '\n';
 }
 
 void out_clean(struct str text, char *p, size_t n)
@@ -101,7 +107,7 @@ void out_clean(struct str text, char *p, size_t n)
 		if (at + (bad ? 1 : len) >= n)
 			break;
 		if (bad)
-			p[at++] = memchr("\t\r\n", text.p[0], 3) && text.p[0] ? ' ' : '?';
+			p[at++] = is_blank(text.p[0]) ? ' ' : '?';
 		else
 			memcpy(p + at, text.p, len);
 		at += bad ? 0 : len;
@@ -198,11 +204,13 @@ static size_t width_of(const char *text)
 	return n;
 }
 
-static void pad(struct out *out, const char *text, size_t width)
+static void print_row(struct out *out, const char *const *cells, size_t n, const size_t *width)
 {
-	(void)buf_adds(&out->text, text);
-	for (size_t n = width_of(text); n < width + 2; n++)
-		(void)buf_addc(&out->text, ' ');
+	for (size_t c = 0; c < n; c++) {
+		(void)buf_adds(&out->text, cells[c]);
+		for (size_t at = width_of(cells[c]); c + 1 < n && at < width[c] + 2; at++)
+			(void)buf_addc(&out->text, ' ');
+	}
 }
 
 static void print_tabbed(struct out *out, const struct out_table *t)
@@ -226,15 +234,16 @@ void out_table_print(struct out *out, const struct out_table *t)
 		for (size_t r = 0; r < t->n_rows; r++)
 			width[c] = MAX(width[c], width_of(t->cells[r * t->n_columns + c]));
 	}
-	width[t->n_columns - 1] = 0; /* nothing to align behind the last one */
 	(void)buf_adds(&out->text, out_color(out->stdout_color, OUT_BOLD));
-	for (size_t c = 0; c < t->n_columns; c++)
-		pad(out, t->titles[c], width[c]);
+	print_row(out, t->titles, t->n_columns, width);
 	(void)buf_adds(&out->text, out_color(out->stdout_color, OUT_PLAIN));
 	(void)buf_addc(&out->text, '\n');
 	for (size_t r = 0; r < t->n_rows; r++) {
+		const char *cells[OUT_MAX_COLUMNS];
+
 		for (size_t c = 0; c < t->n_columns; c++)
-			pad(out, t->cells[r * t->n_columns + c], width[c]);
+			cells[c] = t->cells[r * t->n_columns + c];
+		print_row(out, cells, t->n_columns, width);
 		(void)buf_addc(&out->text, '\n');
 	}
 }

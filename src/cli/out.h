@@ -1,7 +1,7 @@
 /* out - what people and scripts read: data on stdout, everything else on stderr.
  * On a terminal tables are aligned, times relative, marks coloured; in a pipe the same columns come
- * separated by tabs, times are ISO, and no escape byte is ever written. Text from outside is cleaned
- * of control characters in both cases. */
+ * separated by tabs, times are ISO, and no escape byte is ever written. Text from outside is
+ * cleaned of control characters in both cases. */
 #pragma once
 
 #include "base/base.h"
@@ -31,8 +31,8 @@ struct out {
 	bool stdout_color, stderr_color;
 };
 
-/* color: "auto" (NULL too), "always" or "never". no_color: the environment's NO_COLOR was set. Usable
- * also when it fails, so that the failure can be told. */
+/* color: "auto" (NULL too), "always" or "never". no_color: the environment's NO_COLOR was set.
+ * Usable also when it fails, so that the failure can be told. */
 int out_init(struct out *out, const char *color, bool no_color, struct err *e);
 void out_done(struct out *out);
 /* Writes what was collected. -EPIPE when nobody reads any more. */
@@ -60,6 +60,6 @@ void out_table_print(struct out *out, const struct out_table *t);
 void out_time(const struct out *out, struct str rfc3339, char cell[OUT_CELL]);
 void out_size(uint64_t bytes, char cell[OUT_CELL]); /* "1.5 GiB" */
 void out_text(struct str text, char cell[OUT_CELL]);
-/* Control characters, in ASCII or as UTF-8 C1, become '?', tabs and line ends a space; bytes that are
- * not UTF-8 become '?'. n counts the NUL. */
+/* Control characters, in ASCII or as UTF-8 C1, become '?', tabs and line ends a space; bytes that
+ * are not UTF-8 become '?'. n counts the NUL. */
 void out_clean(struct str text, char *p, size_t n);

@@ -9,7 +9,8 @@ enum {
 	SAFE_WRITE = 4096,    /* PIPE_BUF: what a pipe that polls writable takes without blocking */
 };
 
-/* A pipe or terminal can be opened again by its /proc name, and the new description is ours alone. */
+/* A pipe or terminal can be opened again by its /proc name, and the new description is ours alone.
+ */
 static int open_own(int fd)
 {
 	char path[32];
@@ -23,8 +24,12 @@ void outlet_init(struct outlet *o, struct loop *loop, int fd, loop_fn drained, v
 {
 	struct stat st = { 0 };
 
-	*o = (struct outlet){ .loop = loop, .fd = fd, .own_fd = -EBADF, .drained = drained,
-		.arg = arg, .queue = BUF_INIT(QUEUE_MAX) };
+	*o = (struct outlet){ .loop = loop,
+		.fd = fd,
+		.own_fd = -EBADF,
+		.drained = drained,
+		.arg = arg,
+		.queue = BUF_INIT(QUEUE_MAX) };
 	if (fstat(fd, &st) < 0)
 		o->error = -errno;
 	o->is_socket = S_ISSOCK(st.st_mode);
@@ -111,7 +116,7 @@ int outlet_write(struct outlet *o, struct str bytes)
 	if (buf_add_str(&o->queue, bytes) < 0)
 		o->error = -ENOBUFS;
 	else if (!o->io.loop)
-		o->error = loop_io_add(o->loop, &o->io, o->own_fd >= 0 ? o->own_fd : o->fd, EPOLLOUT,
-			on_writable, o, NULL);
+		o->error = loop_io_add(o->loop, &o->io, o->own_fd >= 0 ? o->own_fd : o->fd,
+			EPOLLOUT, on_writable, o, NULL);
 	return o->error;
 }

@@ -1,6 +1,6 @@
 /* outlet - bytes to our own stdout or stderr, without ever blocking the loop: a reader that is slow
- * must not keep Ctrl+C from being heard. The descriptors are shared with whoever started us, so they
- * are never made non-blocking themselves. */
+ * must not keep Ctrl+C from being heard. The descriptors are shared with whoever started us, so
+ * they are never made non-blocking themselves. */
 #pragma once
 
 #include "base/base.h"
@@ -8,14 +8,14 @@
 
 struct outlet {
 	struct loop *loop;
-	int fd;              /* what is written to */
-	int own_fd;          /* a non-blocking description of our own, or -EBADF */
+	int fd;     /* what is written to */
+	int own_fd; /* a non-blocking description of our own, or -EBADF */
 	bool is_socket;
-	bool is_immediate;   /* a regular file and the like: always ready */
+	bool is_immediate; /* a regular file and the like: always ready */
 	struct loop_io io;
 	struct buf queue;
-	int error;           /* sticky: the first -errno of writing */
-	loop_fn drained;     /* the queue is empty again, or an error was met */
+	int error;       /* sticky: the first -errno of writing */
+	loop_fn drained; /* the queue is empty again, or an error was met */
 	void *arg;
 };
 

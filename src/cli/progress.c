@@ -27,7 +27,9 @@ static void draw(void *arg)
 
 void progress_start(struct progress *p, struct cli *cli, const char *name, int64_t total_bytes)
 {
-	*p = (struct progress){ .cli = cli, .name = name, .total_bytes = total_bytes,
+	*p = (struct progress){ .cli = cli,
+		.name = name,
+		.total_bytes = total_bytes,
 		.started_ms = time_now_ms() };
 	loop_timer_init(&p->timer, cli->loop, draw, p);
 	if (!cli->out.quiet && !cli->out.json)

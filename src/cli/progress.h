@@ -1,5 +1,6 @@
-/* progress - how far a transfer is, for whoever waits: one line that is redrawn on a terminal, one line
- * every ten seconds elsewhere, nothing at all for the first second or when silence was asked for. */
+/* progress - how far a transfer is, for whoever waits: one line that is redrawn on a terminal, one
+ * line every ten seconds elsewhere, nothing at all for the first second or when silence was asked
+ * for. */
 #pragma once
 
 #include "cli/cli-internal.h"

@@ -20,8 +20,8 @@ static const struct json_field info_fields[] = {
 	JSON_FIELD(struct sandbox_info, disk_mb, "diskSizeMB", JSON_INT, .flags = JSON_LAX),
 	JSON_FIELD(struct sandbox_info, metadata, "metadata", JSON_MAP, .flags = JSON_LAX),
 };
-static const struct json_shape info_shape = JSON_SHAPE(struct sandbox_info, info_fields,
-	.ignore_unknown = true);
+static const struct json_shape info_shape =
+	JSON_SHAPE(struct sandbox_info, info_fields, .ignore_unknown = true);
 
 /* An id goes into paths and headers, wherever it came from. */
 static bool is_id(const char *text)
@@ -76,7 +76,8 @@ int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, 
 		if (page == MAX_PAGES)
 			return err_set(e, -EPROTO, "the list of sandboxes does not end");
 		r = cli_api_call(cli,
-			&(struct api_request){ .method = "GET", .path = list_path(cli, reply.next) },
+			&(struct api_request){ .method = "GET",
+				.path = list_path(cli, reply.next) },
 			&reply, e);
 		if (r < 0)
 			return r;
@@ -185,7 +186,8 @@ int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw
 		const char *equals = strchr(pair, '=');
 
 		if (!equals || equals == pair)
-			return err_set(e, -EINVAL, "--%s: '%s' is not of the form K=V", option, pair);
+			return err_set(e, -EINVAL, "--%s: '%s' is not of the form K=V", option,
+				pair);
 		if (!str_is_utf8(str_of(pair)))
 			return err_set(e, -EINVAL, "--%s: a value is not UTF-8", option);
 		jsonw_pair(w, str_make(pair, (size_t)(equals - pair)), str_of(equals + 1));
@@ -212,8 +214,8 @@ static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s
 	return r < 0 ? r : body->failed ? err_set(e, -EINVAL, "too much metadata") : 0;
 }
 
-int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s, struct target *ret,
-	struct err *e)
+int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s,
+	struct target *ret, struct err *e)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
 	struct api_request request = { .method = "POST", .path = "/v2/sandboxes" };
@@ -252,8 +254,8 @@ static const char *user_header(struct cli *cli, const char *user)
 	return arena_printf(cli->arena, "Authorization: Basic %s", encoded);
 }
 
-const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target, const char *user,
-	const char *const *more)
+const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target,
+	const char *user, const char *const *more)
 {
 	const char **lines = arena_alloc(cli->arena, 16 * sizeof *lines);
 	size_t n = 0;

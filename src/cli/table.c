@@ -1,5 +1,5 @@
-/* The command table. What is not here does not exist for the parser, the help, the completions or the
- * man pages. */
+/* The command table. What is not here does not exist for the parser, the help, the completions or
+ * the man pages. */
 #include "cli/cli-internal.h"
 
 const struct cli_option cli_common_options[] = {
@@ -18,9 +18,18 @@ const struct cli_group cli_groups[] = {
 };
 const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
 
+/* Read by the server room; here for the help and what is made of it. */
 static const struct cli_option serve_options[] = {
-	{ "data", 0, "DIR", "everything the server keeps (default: atoll-data)" },
+	{ "config", 0, "FILE", "TOML with the same names, _ for -" },
+	{ "data", 0, "DIR", "where everything is kept (default: atoll-data)" },
+	{ "disk-mb", 0, "N", "disk of sandboxes prepared ahead (default: 10240)" },
+	{ "domain", 0, "NAME", "behind PORT-ID. in sandbox addresses" },
 	{ "listen", 0, "HOST:PORT", "the one port (default: 127.0.0.1:3000)" },
+	{ "log-level", 0, "LEVEL", "error, warn, info or debug" },
+	{ "max-sandboxes", 0, "N", "running at once (default: 1000)" },
+	{ "max-timeout", 0, "SECONDS", "a sandbox may live (default: 86400)" },
+	{ "network", 0, "CIDR|none", "addresses of sandboxes (default: 10.199.0.0/16)" },
+	{ "pool", 0, "N", "sandboxes prepared ahead (default: 16)" },
 	{ "stop-sandboxes", 0, NULL, "end all sandboxes when the server stops" },
 	{ "template-cache", 0, "DIR", "share templates between data directories" },
 };
@@ -71,7 +80,7 @@ static const struct cli_option doctor_options[] = {
 
 #define OPTIONS(table) .options = (table), .n_options = ARRAY_SIZE(table)
 
-#define EXIT_NOTE                                                                               \
+#define EXIT_NOTE                                                                                \
 	"The exit code is the command's own; 128+N when signal N ended it, 124 when --timeout\n" \
 	"did, 126 or 127 when it cannot be started, and 125 when atoll itself failed."
 
@@ -80,10 +89,16 @@ const struct cli_command cli_commands[] = {
 		.name = "serve",
 		.words = "[--data DIR] [--listen HOST:PORT]",
 		.summary = "run the server",
-		.detail = "The first start makes the data directory, the base template and one API key, "
-			  "and\nwrites DIR/env with the variables that the E2B SDKs read. Started by "
-			  "root, it gives\nup root before it listens. SIGTERM stops it; sandboxes live "
-			  "on and are found again.",
+		.detail =
+			"The first start makes the data directory, the base template and one API "
+			"key, "
+			"and\nwrites DIR/env with the variables that the E2B SDKs read. Started by "
+			"root, it gives\nup root before it listens. SIGTERM stops it; sandboxes "
+			"live "
+			"on and are found again.\nEach option is also ATOLL_<NAME> in the "
+			"environment "
+			"or a line of the --config file.",
+		.runs_alone = true,
 		.examples = "atoll serve\natoll serve --data /srv/atoll --listen 0.0.0.0:3000",
 		.see_also = "doctor, run",
 		OPTIONS(serve_options),
@@ -93,7 +108,8 @@ const struct cli_command cli_commands[] = {
 		.name = "run",
 		.words = "TEMPLATE [-- CMD [ARG...]]",
 		.summary = "make a sandbox, run a command in it, end it",
-		.detail = "Without CMD a login shell runs: in a terminal if there is one, else it reads "
+		.detail = "Without CMD a login shell runs: in a terminal if there is one, else it "
+			  "reads "
 			  "stdin.\nTIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
 		.examples = "atoll run base -- python3 -c 'print(6*7)'\natoll run base\n"
 			    "tar c src | atoll run base -- tar x",
@@ -123,7 +139,7 @@ const struct cli_command cli_commands[] = {
 		.guess = "list",
 		.words = "",
 		.summary = "list sandboxes",
-		.examples = "atoll sandbox ls\natoll sandbox ls -q | xargs atoll sandbox kill\n"
+		.examples = "atoll sandbox ls\natoll sandbox ls -q | xargs -r atoll sandbox kill\n"
 			    "atoll sandbox ls --json | jq '.[].sandboxID'",
 		.see_also = "sandbox info",
 		OPTIONS(ls_options),
@@ -147,9 +163,11 @@ const struct cli_command cli_commands[] = {
 		.name = "exec",
 		.words = "SANDBOX [--] CMD [ARG...]",
 		.summary = "run a command in a sandbox",
-		.detail = "CMD and its arguments are passed on exactly, without a shell. A stdin that is "
+		.detail = "CMD and its arguments are passed on exactly, without a shell. A stdin "
+			  "that is "
 			  "not a\nterminal is forwarded; -it gives a real terminal. Ctrl+C and "
-			  "SIGTERM reach the\ncommand. TIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
+			  "SIGTERM reach the\ncommand. TIME is seconds, or like 90s, 5m, "
+			  "2h.\n" EXIT_NOTE,
 		.examples = "atoll sandbox exec i3k9 -- ls -l /\natoll sandbox exec -it i3k9 bash\n"
 			    "echo hello | atoll sandbox exec i3k9 -- wc -c",
 		.see_also = "run, sandbox cp",
@@ -164,10 +182,13 @@ const struct cli_command cli_commands[] = {
 		.name = "cp",
 		.words = "SRC DST",
 		.summary = "copy files and directories in and out",
-		.detail = "One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's bytes, or "
-			  "a tar\narchive for a directory. A relative PATH starts in the user's home.",
-		.examples = "atoll sandbox cp notes.txt i3k9:notes.txt\n"
-			    "atoll sandbox cp i3k9:/var/log ./log\natoll sandbox cp i3k9:/etc/passwd -",
+		.detail = "One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's "
+			  "bytes, or "
+			  "a tar\narchive for a directory. A relative PATH starts in the user's "
+			  "home.",
+		.examples =
+			"atoll sandbox cp notes.txt i3k9:notes.txt\n"
+			"atoll sandbox cp i3k9:/var/log ./log\natoll sandbox cp i3k9:/etc/passwd -",
 		.see_also = "sandbox exec",
 		OPTIONS(cp_options),
 		.min_words = 2,
@@ -224,7 +245,8 @@ const struct cli_command cli_commands[] = {
 		.name = "doctor",
 		.words = "",
 		.summary = "say whether sandboxes can run here, and what to do if not",
-		.detail = "Needs no server and no root; says what only root can see. Exit 0 when sandboxes "
+		.detail = "Needs no server and no root; says what only root can see. Exit 0 when "
+			  "sandboxes "
 			  "can\nbe run on this machine, else 1.",
 		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk",
 		.see_also = "serve",

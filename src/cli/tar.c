@@ -77,8 +77,8 @@ static bool checksum_fits(const char *block)
 
 	for (size_t i = 0; i < TAR_BLOCK; i++)
 		sum += i >= AT_CHECKSUM && i < AT_CHECKSUM + N_SHORT_NUMBER
-			? ' '
-			: (unsigned char)block[i];
+			       ? ' '
+			       : (unsigned char)block[i];
 	return number(block + AT_CHECKSUM, N_SHORT_NUMBER, &stated) == 0 && stated == sum;
 }
 
@@ -86,9 +86,8 @@ static void header_path(const struct tar_reader *t, char *path)
 {
 	const char *b = t->block;
 	int name_n = (int)strnlen(b + AT_NAME, N_NAME);
-	int prefix_n = memcmp(b + AT_MAGIC, "ustar\0", 6) == 0
-		? (int)strnlen(b + AT_PREFIX, N_PREFIX)
-		: 0;
+	int prefix_n =
+		memcmp(b + AT_MAGIC, "ustar\0", 6) == 0 ? (int)strnlen(b + AT_PREFIX, N_PREFIX) : 0;
 
 	(void)snprintf(path, TAR_PATH_MAX, "%.*s%s%.*s", prefix_n, b + AT_PREFIX,
 		prefix_n ? "/" : "", name_n, b + AT_NAME);

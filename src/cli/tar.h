@@ -1,6 +1,7 @@
-/* tar - reads an archive that comes in pieces from a machine we do not trust. Only tells what is in it;
- * untar.c decides what becomes of that. POSIX ustar and pax (path, linkpath, size, mtime) and GNU long
- * names are understood; what else changes the meaning of an entry (sparse files) is refused. */
+/* tar - reads an archive that comes in pieces from a machine we do not trust. Only tells what is in
+ * it; untar.c decides what becomes of that. POSIX ustar and pax (path, linkpath, size, mtime) and
+ * GNU long names are understood; what else changes the meaning of an entry (sparse files) is
+ * refused. */
 #pragma once
 
 #include "base/base.h"
@@ -48,8 +49,8 @@ struct tar_reader {
 	enum tar_state state;
 	char block[TAR_BLOCK];
 	size_t block_n;
-	int64_t left;     /* of data or padding */
-	size_t padding;   /* after the data */
+	int64_t left;   /* of data or padding */
+	size_t padding; /* after the data */
 	char extension_type;
 	struct buf extension;
 	/* What extensions said of the next entry: "" or negative when they said nothing. */

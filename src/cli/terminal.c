@@ -4,8 +4,8 @@
 #include <sys/ioctl.h>
 #include <termios.h>
 
-/* A crash handler has no argument: this is the one thing in the room that a whole process shares, as
- * it shares its terminal. */
+/* A crash handler has no argument: this is the one thing in the room that a whole process shares,
+ * as it shares its terminal. */
 static struct {
 	struct termios before;
 	volatile sig_atomic_t fd_plus_one; /* 0: not raw */

@@ -7,7 +7,8 @@
 /* Never through a symbolic link: an archive could have made it a moment ago. */
 static int open_below(int root_fd, const char *path, int flags, mode_t mode)
 {
-	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC), .mode = mode,
+	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
+		.mode = mode,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
 	int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof how);
 
@@ -91,12 +92,13 @@ static int make_directory(int parent_fd, const char *name, uint32_t mode)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int make_file(struct untar *u, int parent_fd, const char *name, const struct tar_entry *entry)
+static int make_file(struct untar *u, int parent_fd, const char *name,
+	const struct tar_entry *entry)
 {
 	if (unlinkat(parent_fd, name, 0) < 0 && errno != ENOENT)
 		return -errno;
-	u->file_fd = openat(parent_fd, name,
-		O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, entry->mode & 0777);
+	u->file_fd = openat(parent_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+		entry->mode & 0777);
 	u->mtime_s = entry->mtime_s;
 	return u->file_fd < 0 ? -errno : 0;
 }
@@ -123,7 +125,8 @@ static int make_symlink(int parent_fd, const char *name, const char *target)
 	return symlinkat(target, parent_fd, name) < 0 ? -errno : 0;
 }
 
-static int make_entry(struct untar *u, int parent_fd, const char *name, const struct tar_entry *entry)
+static int make_entry(struct untar *u, int parent_fd, const char *name,
+	const struct tar_entry *entry)
 {
 	switch (entry->kind) {
 	case TAR_FILE:
@@ -156,8 +159,8 @@ static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 		path[--n] = '\0';
 	if (n == 0) /* the root itself: it is there already */
 		return entry->kind == TAR_DIRECTORY
-			? 0
-			: err_set(e, -EPROTO, "the archive holds an entry without a name");
+			       ? 0
+			       : err_set(e, -EPROTO, "the archive holds an entry without a name");
 	parent_fd = open_parent(u->root_fd, path, &name);
 	if (parent_fd >= 0 && !is_plain_name(name))
 		r = -EXDEV;
@@ -165,10 +168,7 @@ static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 		r = parent_fd < 0 ? parent_fd : make_entry(u, parent_fd, name, entry);
 	if (r == -EXDEV || r == -ELOOP)
 		return err_set(e, -EPERM, "'%s' would lead out of the directory", path);
-	if (r < 0)
-		return err_sys(e, r, "make '%s'", path);
-	u->files += entry->kind != TAR_DIRECTORY;
-	return 0;
+	return r < 0 ? err_sys(e, r, "make '%s'", path) : 0;
 }
 
 static int on_data(void *arg, struct str bytes, struct err *e)

@@ -1,5 +1,5 @@
-/* untar - makes what an archive describes, below one directory and nowhere else: no path leads out of
- * it, no symbolic link is walked through, no owner, set-id bit, device or pipe is taken over. */
+/* untar - makes what an archive describes, below one directory and nowhere else: no path leads out
+ * of it, no symbolic link is walked through, no owner, set-id bit, device or pipe is taken over. */
 #pragma once
 
 #include "cli/tar.h"
@@ -9,7 +9,7 @@ struct untar {
 	int root_fd;
 	int file_fd; /* the file being written, or -EBADF */
 	int64_t mtime_s;
-	uint64_t files, bytes;
+	uint64_t bytes;
 	uint64_t skipped; /* entries nobody wants */
 };
 

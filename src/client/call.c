@@ -1,13 +1,14 @@
-/* One transfer. What the owner asks for (start, resume, cancel) is only noted, and done by a task at
- * the end of the turn: curl refuses most calls from inside its own callbacks, and the owner must not
- * see its handlers called from inside its own. */
+/* One transfer. What the owner asks for (start, resume, cancel) is only noted, and done by a task
+ * at the end of the turn: curl refuses most calls from inside its own callbacks, and the owner must
+ * not see its handlers called from inside its own. */
 #include "client/client-internal.h"
 
 #include <arpa/inet.h>
 
 enum {
 	CONNECT_TIMEOUT_MS = 5000,
-	BUFFER_BYTES = 128 << 10, /* large files move in few turns; curl allocates it once a handle */
+	BUFFER_BYTES =
+		128 << 10, /* large files move in few turns; curl allocates it once a handle */
 };
 
 /* ---- what curl calls ---- */
@@ -76,8 +77,8 @@ static bool is_loopback(const char *host)
 	size_t n = strlen(host);
 
 	return strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
-		(n > 10 && strcasecmp(host + n - 10, ".localhost") == 0) ||
-		(inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
+	       (n > 10 && strcasecmp(host + n - 10, ".localhost") == 0) ||
+	       (inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 /* 1: a loopback host, 0: another one, -EINVAL: not a URL for us. */
@@ -108,7 +109,8 @@ static int add_header(struct client_call *call, const char *line)
 	return 0;
 }
 
-static int set_headers(struct client_call *call, const struct client_request *request, struct err *e)
+static int set_headers(struct client_call *call, const struct client_request *request,
+	struct err *e)
 {
 	bool has_type = false;
 	/* Waiting for "100 Continue" costs a second with servers that do not know it. */
@@ -131,7 +133,7 @@ static int set_headers(struct client_call *call, const struct client_request *re
 static bool method_has_body(const char *method)
 {
 	return strcmp(method, "POST") == 0 || strcmp(method, "PUT") == 0 ||
-		strcmp(method, "PATCH") == 0;
+	       strcmp(method, "PATCH") == 0;
 }
 
 static CURLcode set_body(struct client_call *call, const struct client_request *request)
@@ -238,8 +240,8 @@ static void proceed(struct client_call *call)
 	if (!call->recv_paused)
 		call->recv_held = false;
 	touch(call);
-	(void)curl_easy_pause(call->easy, (call->recv_held ? CURLPAUSE_RECV : 0) |
-						  (call->send_held ? CURLPAUSE_SEND : 0));
+	(void)curl_easy_pause(call->easy,
+		(call->recv_held ? CURLPAUSE_RECV : 0) | (call->send_held ? CURLPAUSE_SEND : 0));
 	client_reap(client);
 }
 

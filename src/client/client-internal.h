@@ -19,10 +19,10 @@ struct client_call {
 	struct curl_slist *headers;
 	struct client_handlers handlers;
 	client_source_fn source;
-	struct loop_task task;   /* everything that must not happen inside one of curl's callbacks */
+	struct loop_task task; /* everything that must not happen inside one of curl's callbacks */
 	struct loop_timer idle;
 	int64_t idle_timeout_ms, last_ms;
-	int source_error;        /* what the source ended the call with */
+	int source_error; /* what the source ended the call with */
 	bool is_added, is_canceled, is_idle_over, has_head;
 	bool recv_paused, recv_held; /* asked for by the owner; known to curl */
 	bool send_held, send_more;   /* curl waits for the source; the source has more */

@@ -21,7 +21,8 @@ static void on_ready(void *arg, uint32_t events)
 	struct watch *watch = arg;
 	int bits = 0;
 
-	/* An error or hang-up is found by reading and writing; curl's own error bit would hide which. */
+	/* An error or hang-up is found by reading and writing; curl's own error bit would hide
+	 * which. */
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		bits |= CURL_CSELECT_IN;
 	if (events & (EPOLLOUT | EPOLLHUP | EPOLLERR))

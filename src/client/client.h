@@ -1,11 +1,11 @@
 /* client - HTTP requests to other servers, by libcurl on the loop.
  * Owns:   the connection pool, name resolution, TLS, the deadlines of a request.
  * Uses:   base, loop, libcurl.
- * Never:  follows a redirect, repeats a request, decides what a status means, takes a proxy from the
- *         environment for a loopback host, talks to a TLS server whose certificate it cannot check.
+ * Never:  follows a redirect, repeats a request, decides what a status means, takes a proxy from
+ * the environment for a loopback host, talks to a TLS server whose certificate it cannot check.
  *
- * A call goes head -> data ... -> done. All three come from the loop, never from inside client_start,
- * and any function of this door except client_free may be called from within them. */
+ * A call goes head -> data ... -> done. All three come from the loop, never from inside
+ * client_start, and any function of this door except client_free may be called from within them. */
 #pragma once
 
 #include "base/base.h"
@@ -25,30 +25,31 @@ typedef ssize_t (*client_source_fn)(void *arg, char *p, size_t n);
 
 struct client_request {
 	const char *method;
-	const char *url;             /* http or https */
-	const char *const *headers;  /* "Name: value" each, NULL at the end; NULL: none */
-	struct str body;             /* copied; p NULL: none */
-	client_source_fn source;     /* a body that is produced while it is sent, instead of `body` */
-	int64_t source_length;       /* known length, or -1: chunked */
-	const char *unix_socket;     /* connect to this path whatever the URL's host; NULL: no */
-	const char *ca_file;         /* trust this bundle instead of the system's; NULL: no */
-	int64_t connect_timeout_ms;  /* 0: 5 s */
-	int64_t timeout_ms;          /* from start to done; 0: none */
-	int64_t idle_timeout_ms;     /* no byte either way, while not paused; 0: none */
+	const char *url;            /* http or https */
+	const char *const *headers; /* "Name: value" each, NULL at the end; NULL: none */
+	struct str body;            /* copied; p NULL: none */
+	client_source_fn source; /* a body that is produced while it is sent, instead of `body` */
+	int64_t source_length;   /* known length, or -1: chunked */
+	const char *unix_socket; /* connect to this path whatever the URL's host; NULL: no */
+	const char *ca_file;     /* trust this bundle instead of the system's; NULL: no */
+	int64_t connect_timeout_ms; /* 0: 5 s */
+	int64_t timeout_ms;         /* from start to done; 0: none */
+	int64_t idle_timeout_ms;    /* no byte either way, while not paused; 0: none */
 };
 
 struct client_handlers {
 	/* Once, with the final status: client_status and client_header answer from here on. */
 	void (*head)(void *arg, struct client_call *call);
 	void (*data)(void *arg, struct client_call *call, struct str bytes);
-	/* Exactly once; r 0 means a whole response, whatever its status. The call is gone afterwards.
-	 * -ECONNREFUSED -EHOSTUNREACH -ETIMEDOUT -ECONNRESET -EPROTO (TLS, not HTTP) -EINVAL (URL). */
+	/* Exactly once; r 0 means a whole response, whatever its status. The call is gone
+	 * afterwards. -ECONNREFUSED -EHOSTUNREACH -ETIMEDOUT -ECONNRESET -EPROTO (TLS, not HTTP)
+	 * -EINVAL (URL). */
 	done_fn done;
 	void *arg;
 };
 
-/* Never fails here: what is wrong with the request comes to done. Everything in the request is copied
- * but the source's arg, which is handlers->arg. head and data may be NULL. */
+/* Never fails here: what is wrong with the request comes to done. Everything in the request is
+ * copied but the source's arg, which is handlers->arg. head and data may be NULL. */
 struct client_call *client_start(struct client *client, const struct client_request *request,
 	const struct client_handlers *handlers);
 void client_cancel(struct client_call *call); /* only done(-ECANCELED) comes after this */
@@ -62,7 +63,7 @@ int client_status(const struct client_call *call); /* 0 before the head */
 struct str client_header(const struct client_call *call, const char *name);
 
 /* The whole response at once, up to max_bytes of body (-ENOBUFS past it). */
-typedef void (*client_response_fn)(void *arg, int r, const struct client_call *call, struct str body,
-	const struct err *e);
+typedef void (*client_response_fn)(void *arg, int r, const struct client_call *call,
+	struct str body, const struct err *e);
 struct client_call *client_fetch(struct client *client, const struct client_request *request,
 	size_t max_bytes, client_response_fn fn, void *arg);

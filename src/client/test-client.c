@@ -157,7 +157,8 @@ static void echo_head(int fd)
 	read_head(fd, head, sizeof head);
 	(void)snprintf(reply, sizeof reply,
 		"HTTP/1.1 103 Early Hints\r\nX-Test: early\r\n\r\n"
-		"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nX-Test: real\r\nContent-Length: %zu\r\n\r\n%s",
+		"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nX-Test: real\r\nContent-Length: "
+		"%zu\r\n\r\n%s",
 		strlen(head), head);
 	say(fd, reply);
 }
@@ -169,7 +170,9 @@ TEST(answers_with_final_head_and_never_follows_a_redirect)
 	const char *headers[] = { "X-API-Key: k", NULL };
 
 	seen_init(&seen);
-	go(&seen, &(struct client_request){ .method = "DELETE", .url = peer.url, .headers = headers });
+	go(&seen, &(struct client_request){ .method = "DELETE",
+			  .url = peer.url,
+			  .headers = headers });
 	ASSERT_EQ(seen.r, 0);
 	ASSERT_EQ(seen.heads, 1);
 	ASSERT_EQ(seen.status, 302);
@@ -254,11 +257,12 @@ TEST(failures_have_their_codes)
 			peer = peer_start(cases[i].script);
 		seen_init(&seen);
 		go(&seen, &(struct client_request){ .method = "GET",
-			.url = cases[i].url ? cases[i].url : peer.url,
-			.headers = headers,
-			.idle_timeout_ms = 200 });
+				  .url = cases[i].url ? cases[i].url : peer.url,
+				  .headers = headers,
+				  .idle_timeout_ms = 200 });
 		if (seen.r != cases[i].r)
-			TEST_FAIL("case %zu: got %d (%s), want %d", i, seen.r, seen.text, cases[i].r);
+			TEST_FAIL("case %zu: got %d (%s), want %d", i, seen.r, seen.text,
+				cases[i].r);
 		ASSERT_EQ(seen.dones, 1);
 	}
 }
@@ -343,8 +347,11 @@ TEST(source_may_wait_and_is_sent_whole)
 	seen_init(&seen);
 	seen.to_send = 3 << 20;
 	loop_timer_init(&seen.timer, seen.loop, source_again, &seen);
-	go(&seen, &(struct client_request){ .method = "POST", .url = peer.url,
-		.source = source, .source_length = -1, .timeout_ms = 10000 });
+	go(&seen, &(struct client_request){ .method = "POST",
+			  .url = peer.url,
+			  .source = source,
+			  .source_length = -1,
+			  .timeout_ms = 10000 });
 	ASSERT_EQ(seen.r, 0);
 	ASSERT_EQ(seen.sent, seen.to_send);
 	ASSERT_STR(seen.header, "whole");
@@ -364,8 +371,10 @@ TEST(source_that_fails_ends_the_call_with_its_code)
 	CLEANUP(seen_done) struct seen seen;
 
 	seen_init(&seen);
-	go(&seen, &(struct client_request){ .method = "POST", .url = peer.url,
-		.source = broken_source, .source_length = -1 });
+	go(&seen, &(struct client_request){ .method = "POST",
+			  .url = peer.url,
+			  .source = broken_source,
+			  .source_length = -1 });
 	ASSERT_EQ(seen.r, -ENOSPC);
 }
 
@@ -399,8 +408,9 @@ TEST(pause_holds_the_sender_and_resume_loses_nothing)
 	seen.pause_after = 1 << 20;
 	loop_timer_init(&seen.timer, seen.loop, look_and_resume, &seen);
 	loop_timer_set(&seen.timer, time_now_ms() + 300);
-	go(&seen, &(struct client_request){ .method = "GET", .url = peer.url,
-		.idle_timeout_ms = 100 /* does not count while paused */ });
+	go(&seen, &(struct client_request){ .method = "GET",
+			  .url = peer.url,
+			  .idle_timeout_ms = 100 /* does not count while paused */ });
 	ASSERT_EQ(seen.r, 0);
 	ASSERT(seen.sent < 2 << 20);
 	ASSERT_EQ(seen.body.n, 32 << 20);
@@ -446,8 +456,9 @@ TEST(unix_socket_takes_the_place_of_the_host)
 	ASSERT(bind(fd, (void *)&address, sizeof address) == 0 && listen(fd, 1) == 0);
 	peer_serve(&peer, fd, echo_head);
 	seen_init(&seen);
-	go(&seen, &(struct client_request){ .method = "GET", .url = "http://docker/v1/info",
-		.unix_socket = peer.path });
+	go(&seen, &(struct client_request){ .method = "GET",
+			  .url = "http://docker/v1/info",
+			  .unix_socket = peer.path });
 	ASSERT_EQ(seen.r, 0);
 	ASSERT(strstr(seen.body.p, "GET /v1/info HTTP/1.1\r\nHost: docker\r\n"));
 }

@@ -57,9 +57,10 @@ int auth_file_check(const char *token, const struct auth_claim *claim, int64_t n
 	if (!token)
 		return 0;
 	if (c.given_token.n)
-		return auth_token_matches(token, c.given_token) ?
-			0 :
-			err_set(e, -EACCES, "access token present in header but does not match");
+		return auth_token_matches(token, c.given_token)
+			       ? 0
+			       : err_set(e, -EACCES,
+					 "access token present in header but does not match");
 	if (!c.signature.p)
 		return err_set(e, -EACCES, "missing signature query parameter");
 	r = expiration_read(&c, expiration, &expires_s, e);

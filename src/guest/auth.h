@@ -10,10 +10,10 @@ enum {
 /* Constant in time but for the length. No token in the sandbox: everybody may. */
 bool auth_token_matches(const char *token, struct str given);
 
-struct auth_claim { /* a request for /files */
+struct auth_claim {             /* a request for /files */
 	struct str given_token; /* X-Access-Token; n 0: absent */
-	struct str signature;	/* p NULL: absent */
-	struct str expiration;	/* as sent; p NULL: none */
+	struct str signature;   /* p NULL: absent */
+	struct str expiration;  /* as sent; p NULL: none */
 	struct str path, user;
 	const char *operation; /* "read", "write" */
 };

@@ -1,5 +1,5 @@
-/* POST /files/compose: several files become one, beside its place and renamed into it, and go away. The
- * copying is a job: it owns resolved paths and the user, and touches nothing else. */
+/* POST /files/compose: several files become one, beside its place and renamed into it, and go away.
+ * The copying is a job: it owns resolved paths and the user, and touches nothing else. */
 #include "guest/guest.h"
 
 #include "guest/path.h"

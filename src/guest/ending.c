@@ -45,8 +45,8 @@ static void describe_signal(int wait_status, struct ending *ret)
 	ret->exit_code = -1;
 	ret->exited = false;
 	if ((size_t)signo < ARRAY_SIZE(signal_words) && signal_words[signo])
-		(void)snprintf(ret->status, sizeof ret->status, "signal: %s%s",
-			signal_words[signo], core);
+		(void)snprintf(ret->status, sizeof ret->status, "signal: %s%s", signal_words[signo],
+			core);
 	else
 		(void)snprintf(ret->status, sizeof ret->status, "signal: signal %d%s", signo, core);
 }

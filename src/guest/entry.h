@@ -13,8 +13,8 @@ enum {
 
 /* Go's os.FileMode text: "-rw-r--r--", "dtrwxrwxrwx", "Lrwxrwxrwx", "Dcrw-rw-rw-" ... */
 void entry_mode_text(mode_t mode, char out[ENTRY_MODE_SIZE]);
-/* Writes the object; `shown` is the path the client is told. -ENOENT and other lstat errors; nothing
- * was written then. The users must be fresh. */
+/* Writes the object; `shown` is the path the client is told. -ENOENT and other lstat errors;
+ * nothing was written then. The users must be fresh. */
 int entry_write(struct jsonw *w, const char *key, const char *path, const char *shown,
 	const struct users *users);
 /* As entry_write, with the lstat already done. */

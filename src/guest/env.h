@@ -9,7 +9,8 @@
 
 #define ENV_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-/* NULL-terminated `NAME=value` strings in the arena; -ENOBUFS when it is full. `request` may be NULL. */
+/* NULL-terminated `NAME=value` strings in the arena; -ENOBUFS when it is full. `request` may be
+ * NULL. */
 int env_build(struct arena *a, const struct settings *s, const struct user *user,
 	const struct json_map *request, char ***ret);
 /* The value of a variable, or NULL. */

@@ -113,8 +113,12 @@ struct feed *feed_open(struct http_exchange *take_x, const struct feed_options *
 	struct loop *loop = http_loop(take_x);
 	int64_t now = loop_now_ms(loop);
 
-	*f = (struct feed){ .x = take_x, .loop = loop, .ops = ops, .arg = arg,
-		.keepalive_ms = o->keepalive_ms, .last_ms = now };
+	*f = (struct feed){ .x = take_x,
+		.loop = loop,
+		.ops = ops,
+		.arg = arg,
+		.keepalive_ms = o->keepalive_ms,
+		.last_ms = now };
 	loop_timer_init(&f->keepalive, loop, on_keepalive, f);
 	loop_timer_init(&f->deadline, loop, on_deadline, f);
 	loop_timer_set(&f->keepalive, now + f->keepalive_ms);

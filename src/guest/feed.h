@@ -14,7 +14,7 @@ struct feed_options {
 };
 
 struct feed_ops {
-	const char *keepalive;	    /* the empty event, as JSON */
+	const char *keepalive;      /* the empty event, as JSON */
 	void (*drained)(void *arg); /* after feed_send said stop: go on */
 	void (*closed)(void *arg);  /* client gone or deadline: the feed is no more */
 };

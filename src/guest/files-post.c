@@ -1,6 +1,6 @@
-/* POST /files: an upload of any size in constant memory. The body passes through, as needed, inflate,
- * the multipart parser, and ends in one `save` at a time. After a failure the rest of the body is read
- * and dropped, so that the client gets to see the answer. */
+/* POST /files: an upload of any size in constant memory. The body passes through, as needed,
+ * inflate, the multipart parser, and ends in one `save` at a time. After a failure the rest of the
+ * body is read and dropped, so that the client gets to see the answer. */
 #include "guest/guest.h"
 
 #include "guest/auth.h"
@@ -28,8 +28,8 @@ struct upload {
 	struct inflate *inflate;    /* NULL: comes as it is */
 	struct multipart multipart; /* when is_multipart */
 	bool is_multipart;
-	struct save save;   /* fd >= 0: a part named "file" is open */
-	struct buf paths;   /* terminated paths so far: no two may be the same */
+	struct save save; /* fd >= 0: a part named "file" is open */
+	struct buf paths; /* terminated paths so far: no two may be the same */
 	struct buf reply;
 	struct jsonw w;
 	struct err failed; /* code < 0: the answer */
@@ -74,7 +74,8 @@ static int file_open(struct upload *u, struct str name, struct err *e)
 	for (const char *p = u->paths.p; p && p < u->paths.p + u->paths.n; p += strlen(p) + 1)
 		if (strcmp(p, path) == 0)
 			return err_set(e, -EINVAL,
-				"you cannot upload multiple files to the same path '%s' in one upload request, only the first specified file was uploaded",
+				"you cannot upload multiple files to the same path '%s' in one "
+				"upload request, only the first specified file was uploaded",
 				path);
 	if (buf_add(&u->paths, path, strlen(path) + 1) < 0)
 		return err_set(e, -E2BIG, "too many files in one upload");
@@ -109,7 +110,8 @@ static int on_part(void *arg, const struct multipart_part *part, struct err *e)
 		return file_open(u, u->path, e);
 	if (!part->filename.p)
 		return err_set(e, -EINVAL,
-			"error getting multipart custom part file name: filename not found in Content-Disposition header");
+			"error getting multipart custom part file name: filename not found in "
+			"Content-Disposition header");
 	return file_open(u, part->filename, e);
 }
 
@@ -133,8 +135,8 @@ static int on_plain(void *arg, struct str bytes, struct err *e)
 {
 	struct upload *u = arg;
 
-	return u->is_multipart ? multipart_feed(&u->multipart, bytes, e) :
-				 save_write(&u->save, bytes, e);
+	return u->is_multipart ? multipart_feed(&u->multipart, bytes, e)
+			       : save_write(&u->save, bytes, e);
 }
 
 static int finish(struct upload *u, struct err *e)
@@ -209,7 +211,8 @@ static int read_metadata(struct upload *u, struct err *e)
 		if (!is_media(name, prefix) || name.n == prefix.n)
 			continue;
 		if (u->metadata.n == UPLOAD_MAX_METADATA)
-			return err_set(e, -EINVAL, "more than %d metadata keys", UPLOAD_MAX_METADATA);
+			return err_set(e, -EINVAL, "more than %d metadata keys",
+				UPLOAD_MAX_METADATA);
 		key = arena_dup(a, str_from(name, prefix.n));
 		if (!key)
 			return err_set(e, -EINVAL, "metadata is too large");
@@ -232,7 +235,8 @@ static int read_encoding(struct upload *u, struct err *e)
 		return 0;
 	if (!str_eq_nocase(first, STR("gzip")))
 		return err_set(e, -EINVAL,
-			"error decompressing request body: unsupported Content-Encoding: %.*s, supported: [gzip]",
+			"error decompressing request body: unsupported Content-Encoding: %.*s, "
+			"supported: [gzip]",
 			STR_ARG(first));
 	return inflate_new(on_plain, u, &u->inflate, e);
 }
@@ -253,7 +257,8 @@ static int read_type(struct upload *u, struct err *e)
 	}
 	if (!is_media(type, STR("application/octet-stream")))
 		return err_set(e, -EINVAL,
-			"unsupported content type: %.*s, expected multipart/form-data or application/octet-stream",
+			"unsupported content type: %.*s, expected multipart/form-data or "
+			"application/octet-stream",
 			STR_ARG(type));
 	if (!u->path.p)
 		return err_set(e, -EINVAL, "path query parameter is required for raw body upload");
@@ -270,8 +275,13 @@ void files_post(struct guest *g, struct http_exchange *x)
 	if (!files_admit(g, x, "write", &user, &path))
 		return;
 	u = XNEW(struct upload);
-	*u = (struct upload){ .guest = g, .x = x, .user = user, .path = path, .save = SAVE_INIT,
-		.paths = BUF_INIT(UPLOAD_MAX_PATHS), .reply = BUF_INIT(UPLOAD_MAX_REPLY) };
+	*u = (struct upload){ .guest = g,
+		.x = x,
+		.user = user,
+		.path = path,
+		.save = SAVE_INIT,
+		.paths = BUF_INIT(UPLOAD_MAX_PATHS),
+		.reply = BUF_INIT(UPLOAD_MAX_REPLY) };
 	jsonw_init(&u->w, &u->reply);
 	jsonw_array(&u->w, NULL);
 	r = read_encoding(u, &u->failed);

@@ -1,5 +1,5 @@
-/* Whatever stands in /etc/passwd and /etc/group (the sandbox's users write them), a user that is found
- * is well formed, and found again by its own name and number. */
+/* Whatever stands in /etc/passwd and /etc/group (the sandbox's users write them), a user that is
+ * found is well formed, and found again by its own name and number. */
 #include "guest/users.h"
 
 static void check(struct str passwd, const struct user *u)

@@ -151,7 +151,8 @@ static bool cors(struct http_exchange *x)
 	http_add_header(x, "Access-Control-Allow-Origin", STR("*"));
 	if (!str_is(http_method(x), "OPTIONS") || !method.p) {
 		http_add_header(x, "Access-Control-Expose-Headers",
-			STR("Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options"));
+			STR("Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, "
+			    "Cache-Control, X-Content-Type-Options"));
 		return false;
 	}
 	http_add_header(x, "Access-Control-Allow-Methods", method);
@@ -173,7 +174,8 @@ void guest_handle(void *arg, struct http_exchange *x)
 	if (!(route && route->is_open) &&
 		!auth_token_matches(g->settings.token, http_header(x, "X-Access-Token"))) {
 		reply_fail(x, 401,
-			"unauthorized access, please provide a valid access token or method signing if supported");
+			"unauthorized access, please provide a valid access token or method "
+			"signing if supported");
 		return;
 	}
 	if (route)
@@ -228,8 +230,12 @@ void guest_run_start_command(struct guest *g)
 		r = env_build(arena, &g->settings, &user, NULL, &envp);
 	if (r == 0)
 		r = process_start(&g->processes,
-			&(struct process_spec){ .user = &user, .cwd = cwd, .argv = argv,
-				.envp = envp, .config = STR("{}"), .hidden = true },
+			&(struct process_spec){ .user = &user,
+				.cwd = cwd,
+				.argv = argv,
+				.envp = envp,
+				.config = STR("{}"),
+				.hidden = true },
 			&p, &e);
 	if (r < 0)
 		log_error("guest.start_command", "err=%s", log_quote(str_of(e.msg)));

@@ -1,8 +1,8 @@
 /* guest - PID 1 of a sandbox, and E2B's envd API on one socket.
  * Owns:   the sandbox's processes, terminals, file transfers and watches; its settings.
  * Uses:   base, loop, json, http, connect; boot (how it became PID 1).
- * Never:  knows the host, a task or another sandbox. What it is told, it was told in its settings or
- *         over its socket. */
+ * Never:  knows the host, a task or another sandbox. What it is told, it was told in its settings
+ * or over its socket. */
 #pragma once
 
 #include "base/base.h"

@@ -10,4 +10,4 @@ typedef int (*inflate_fn)(void *arg, struct str bytes, struct err *e);
 int inflate_new(inflate_fn fn, void *arg, struct inflate **ret, struct err *e);
 struct inflate *inflate_free(struct inflate *z);
 int inflate_feed(struct inflate *z, struct str bytes, struct err *e); /* -EPROTO: not gzip */
-int inflate_finish(const struct inflate *z, struct err *e);	      /* -EPROTO: cut short */
+int inflate_finish(const struct inflate *z, struct err *e);           /* -EPROTO: cut short */

@@ -44,7 +44,7 @@ static void shut(struct input *in, int r)
 {
 	loop_io_remove(&in->io);
 	LIST_EACH(&in->queue, node)
-		item_finish(in, container_of(node, struct item, node), r);
+	item_finish(in, container_of(node, struct item, node), r);
 	if (in->fd >= 0)
 		(void)close(in->fd);
 	in->fd = -EBADF;

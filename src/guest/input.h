@@ -7,7 +7,7 @@
 
 struct input {
 	struct loop *loop;
-	int fd; /* -EBADF: none, or closed */
+	int fd;            /* -EBADF: none, or closed */
 	struct loop_io io; /* only while something waits */
 	struct list queue; /* of items, oldest first */
 	size_t queued_bytes;

@@ -1,6 +1,6 @@
-/* Depth first, by name within a directory, a directory before what is in it. The names of a directory
- * are read whole and sorted before the first is shown; while a sub-directory is listed, only the
- * names above it are kept, no descriptor. */
+/* Depth first, by name within a directory, a directory before what is in it. The names of a
+ * directory are read whole and sorted before the first is shown; while a sub-directory is listed,
+ * only the names above it are kept, no descriptor. */
 #include "guest/listing.h"
 
 #include "guest/entry.h"
@@ -15,7 +15,7 @@ enum {
 
 struct names {
 	struct buf text; /* terminated names, one after the other */
-	struct buf at;	 /* const char * of each, sorted */
+	struct buf at;   /* const char * of each, sorted */
 };
 
 struct walk {
@@ -98,7 +98,8 @@ static int list_names(struct walk *walk, uint32_t depth, const struct names *nam
 	for (size_t i = 0; r == 0 && i < count; i++) {
 		ssize_t real_n = push(walk->real, v[i]), shown_n = push(walk->shown, v[i]);
 
-		if (real_n >= 0 && shown_n >= 0) /* deeper than a path can say: not reachable anyway */
+		if (real_n >= 0 &&
+			shown_n >= 0) /* deeper than a path can say: not reachable anyway */
 			r = list_entry(walk, depth);
 		if (real_n >= 0)
 			walk->real[real_n] = '\0';
@@ -120,7 +121,8 @@ static int list_dir(struct walk *walk, uint32_t depth)
 	if (r == 0)
 		r = list_names(walk, depth, &names);
 	else if (r != -ENOBUFS)
-		r = r == -ENOENT ? 0 : err_sys(walk->e, r, "error reading directory %s", walk->real);
+		r = r == -ENOENT ? 0
+				 : err_sys(walk->e, r, "error reading directory %s", walk->real);
 	walk->names_bytes -= held;
 	names_done(&names);
 	return r;
@@ -150,8 +152,8 @@ static int open_root(const struct listing *l, char real[PATH_MAX], struct err *e
 			return err_set(e, -ELOOP, "cyclic symlink or chain >255 links at \"%s\"",
 				l->path);
 		if (errno == ENOENT)
-			return err_set(e, -ENOENT, "path not found: lstat %s: no such file or directory",
-				l->path);
+			return err_set(e, -ENOENT,
+				"path not found: lstat %s: no such file or directory", l->path);
 		return err_sys(e, -errno, "error resolving symlink: %s", l->path);
 	}
 	if (stat(real, &st) < 0)

@@ -8,8 +8,8 @@
 
 enum {
 	SETTINGS_MAX_BYTES = 4 << 20,
-	/* Who talks to us is our own edge, which has its own deadlines for clients; a paused sandbox
-	 * must not find all its streams expired when it wakes. */
+	/* Who talks to us is our own edge, which has its own deadlines for clients; a paused
+	 * sandbox must not find all its streams expired when it wakes. */
 	STALL_MS = 3600 * 1000,
 };
 
@@ -35,8 +35,8 @@ static void on_stop(void *arg, int signo)
 	loop_stop(p->loop);
 }
 
-/* Nothing inherited is ignored, so that nothing we start has it ignored; a client that goes away is an
- * error of write, not our end. */
+/* Nothing inherited is ignored, so that nothing we start has it ignored; a client that goes away is
+ * an error of write, not our end. */
 static void reset_signals(void)
 {
 	sigset_t none;
@@ -89,10 +89,20 @@ static int set_up(struct program *p, int take_listen_fd, struct err *e)
 	return r;
 }
 
+static void last_turn(void *arg)
+{
+	loop_stop(arg);
+}
+
 static void tear_down(struct program *p)
 {
+	struct loop_task last = { 0 };
+
 	guest_done(&p->guest);
 	p->server = http_server_free(p->server);
+	/* What was to be freed at the end of the turn is freed in one more. */
+	loop_defer(p->loop, &last, last_turn, p->loop);
+	(void)loop_run(p->loop, NULL);
 	p->loop = loop_free(p->loop);
 }
 
@@ -150,8 +160,8 @@ static int develop(struct program *p, const char *address, const char *settings,
 		r = choose_own_user(&p->guest);
 	if (r == 0 && settings) {
 		fd = open(settings, O_RDONLY | O_CLOEXEC);
-		r = fd < 0 ? err_sys(e, -errno, "open %s", settings) :
-			     read_settings(&p->guest, fd, e);
+		r = fd < 0 ? err_sys(e, -errno, "open %s", settings)
+			   : read_settings(&p->guest, fd, e);
 	}
 	if (r < 0)
 		return r;
@@ -169,9 +179,10 @@ static int develop(struct program *p, const char *address, const char *settings,
 
 static int usage(void)
 {
-	(void)fprintf(stderr, "usage: atoll-guest --listen ADDRESS [--settings FILE]\n"
-			      "Without a warden that boots it, it serves the current machine to whoever\n"
-			      "reaches ADDRESS: for development only.\n");
+	(void)fprintf(stderr,
+		"usage: atoll-guest --listen ADDRESS [--settings FILE]\n"
+		"Without a warden that boots it, it serves the current machine to whoever\n"
+		"reaches ADDRESS: for development only.\n");
 	return 2;
 }
 

@@ -3,8 +3,9 @@
 #include <sys/xattr.h>
 
 enum {
-	METADATA_MAX_KEY = 255 - (int)(sizeof METADATA_PREFIX - 1), /* the kernel's limit on names */
-	METADATA_MAX_TOTAL = 4096, /* ext4 keeps them in one block */
+	METADATA_MAX_KEY =
+		255 - (int)(sizeof METADATA_PREFIX - 1), /* the kernel's limit on names */
+	METADATA_MAX_TOTAL = 4096,                       /* ext4 keeps them in one block */
 	XATTR_LIST_BYTES = 64 << 10,
 	XATTR_NAME_SIZE = 256,
 	XATTR_VALUE_SIZE = 64 << 10,
@@ -15,7 +16,8 @@ static int check_text(struct str s, const char *what, struct str key, struct err
 	for (size_t i = 0; i < s.n; i++)
 		if (s.p[i] < 0x20 || s.p[i] > 0x7e)
 			return err_set(e, -EINVAL,
-				"metadata %s '%.*s' contains non-printable-ASCII byte 0x%02x at offset %zu",
+				"metadata %s '%.*s' contains non-printable-ASCII byte 0x%02x at "
+				"offset %zu",
 				what, STR_ARG(key), (unsigned)(unsigned char)s.p[i], i);
 	return 0;
 }

@@ -58,7 +58,8 @@ static void add_process(int proc_fd, const char *pid, struct buf *text, struct u
 		u->cpu_us += cpu_of(buf_str(text));
 	(void)snprintf(name, sizeof name, "%.16s/statm", pid);
 	if (read_text(proc_fd, name, text)) {
-		int64_t resident = nth_number(buf_str(text), 2), shared = nth_number(buf_str(text), 3);
+		int64_t resident = nth_number(buf_str(text), 2),
+			shared = nth_number(buf_str(text), 3);
 
 		u->memory_bytes += MAX(resident - shared, 0) * sysconf(_SC_PAGESIZE);
 	}
@@ -93,7 +94,7 @@ static bool cgroup_number(const char *v2, const char *v1, int64_t *ret)
 
 static int64_t cgroup_cache(void)
 {
-	CLEANUP(buf_done) struct buf text = BUF_INIT(4 * PROC_FILE_BYTES);
+	CLEANUP(buf_done) struct buf text = BUF_INIT((size_t)4 * PROC_FILE_BYTES);
 	struct str rest, line;
 
 	if (!read_text(AT_FDCWD, "/sys/fs/cgroup/memory.stat", &text) &&

@@ -2,8 +2,8 @@
  * settings, and use is measured by what is the sandbox's own:
  * - memory: the cgroup's counter where it is visible; else the private (anonymous) memory of all
  *   processes, which leaves out the page cache;
- * - CPU: the time of all processes, live (with what their reaped children used); between two questions
- *   and in percent of the sandbox's cores;
+ * - CPU: the time of all processes, live (with what their reaped children used); between two
+ * questions and in percent of the sandbox's cores;
  * - disk: the root file system. */
 #pragma once
 

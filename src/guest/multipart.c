@@ -1,7 +1,7 @@
 /* How it works: the delimiter is CRLF "--" boundary, and CR occurs in it only at its start. So a
- * delimiter that is broken off never hides the start of another one within what was already matched:
- * the matched part is given out as data and the search goes on at the same byte. That makes the
- * number `matched` the whole memory between two pieces of input. */
+ * delimiter that is broken off never hides the start of another one within what was already
+ * matched: the matched part is given out as data and the search goes on at the same byte. That
+ * makes the number `matched` the whole memory between two pieces of input. */
 #include "guest/multipart.h"
 
 #include <ctype.h>
@@ -11,7 +11,9 @@ void multipart_init(struct multipart *m, const char *boundary, const struct mult
 {
 	int n;
 
-	*m = (struct multipart){ .ops = ops, .arg = arg, .headers = BUF_INIT(MULTIPART_MAX_HEADERS) };
+	*m = (struct multipart){ .ops = ops,
+		.arg = arg,
+		.headers = BUF_INIT(MULTIPART_MAX_HEADERS) };
 	n = snprintf(m->delimiter, sizeof m->delimiter, "\r\n--%s", boundary);
 	m->delimiter_n = (size_t)n;
 	m->matched = 2; /* the first boundary needs no line end before it */
@@ -38,15 +40,15 @@ static struct str cut_token(struct str *rest)
 	return (struct str){ rest->p, n };
 }
 
-/* A quoted string up to its closing quote. Browsers send paths with bare backslashes, so one escapes
- * only a quote or another backslash. */
+/* A quoted string up to its closing quote. Browsers send paths with bare backslashes, so one
+ * escapes only a quote or another backslash. */
 static bool cut_quoted(struct str *rest, struct buf *out)
 {
 	size_t i = 1;
 
 	for (; i < rest->n && rest->p[i] != '"'; i++) {
 		bool escapes = rest->p[i] == '\\' && i + 1 < rest->n &&
-			(rest->p[i + 1] == '"' || rest->p[i + 1] == '\\');
+			       (rest->p[i + 1] == '"' || rest->p[i + 1] == '\\');
 
 		if (escapes)
 			i++;
@@ -170,7 +172,7 @@ static int part_begin(struct multipart *m, struct err *e)
 static bool headers_are_whole(const struct buf *h)
 {
 	return (h->n == 2 && memcmp(h->p, "\r\n", 2) == 0) ||
-		(h->n >= 4 && memcmp(h->p + h->n - 4, "\r\n\r\n", 4) == 0);
+	       (h->n >= 4 && memcmp(h->p + h->n - 4, "\r\n\r\n", 4) == 0);
 }
 
 static int feed_headers(struct multipart *m, struct str *bytes, struct err *e)
@@ -222,8 +224,7 @@ static int delimiter_found(struct multipart *m, struct err *e)
 /* Goes on with a delimiter whose beginning came before. */
 static int feed_matched(struct multipart *m, struct str *bytes, struct err *e)
 {
-	while (bytes->n && m->matched < m->delimiter_n &&
-		bytes->p[0] == m->delimiter[m->matched]) {
+	while (bytes->n && m->matched < m->delimiter_n && bytes->p[0] == m->delimiter[m->matched]) {
 		m->matched++;
 		*bytes = str_from(*bytes, 1);
 	}

@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 enum {
-	MULTIPART_MAX_BOUNDARY = 70,	 /* RFC 2046 */
+	MULTIPART_MAX_BOUNDARY = 70,     /* RFC 2046 */
 	MULTIPART_MAX_HEADERS = 16 << 10 /* of one part */
 };
 
@@ -14,7 +14,8 @@ struct multipart_part {
 	struct str filename; /* as sent, directories included; p NULL: none */
 };
 
-/* Each may refuse with a negative code, which multipart_feed returns; the parser is of no use then. */
+/* Each may refuse with a negative code, which multipart_feed returns; the parser is of no use then.
+ */
 struct multipart_ops {
 	int (*begin)(void *arg, const struct multipart_part *part, struct err *e);
 	int (*data)(void *arg, struct str bytes, struct err *e);
@@ -36,7 +37,7 @@ struct multipart {
 	char delimiter[MULTIPART_MAX_BOUNDARY + 5]; /* CR LF - - boundary NUL */
 	size_t delimiter_n;
 	size_t matched; /* of the delimiter, at the end of what has come so far */
-	char mark;	/* DELIMITED: the first character of CRLF or "--"; 0: none yet */
+	char mark;      /* DELIMITED: the first character of CRLF or "--"; 0: none yet */
 	struct buf headers;
 };
 
@@ -47,8 +48,8 @@ void multipart_init(struct multipart *m, const char *boundary, const struct mult
 	void *arg);
 void multipart_done(struct multipart *m);
 int multipart_feed(struct multipart *m, struct str bytes, struct err *e); /* -EPROTO: malformed */
-int multipart_finish(const struct multipart *m, struct err *e);	 /* -EPROTO: cut short */
+int multipart_finish(const struct multipart *m, struct err *e);           /* -EPROTO: cut short */
 
-/* A parameter of a header such as `form-data; name="file"`, unquoted, appended to out. False: absent
- * or malformed. */
+/* A parameter of a header such as `form-data; name="file"`, unquoted, appended to out. False:
+ * absent or malformed. */
 bool header_param(struct str header, const char *name, struct buf *out);

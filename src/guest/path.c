@@ -48,7 +48,8 @@ int path_resolve(const struct user *user, const char *workdir, struct str path, 
 	if (path.n && path.p[0] == '~') {
 		if (path.n > 1 && path.p[1] != '/')
 			return err_set(e, -EINVAL,
-				"failed to expand path '%.*s' for user '%s': cannot expand user-specific home dir",
+				"failed to expand path '%.*s' for user '%s': cannot expand "
+				"user-specific home dir",
 				STR_ARG(path), user->name);
 		return join(user->home, str_from(path, 1), out, e);
 	}

@@ -38,7 +38,8 @@ static void output_watch(struct output *o)
 
 static void outputs_pause(struct process *p)
 {
-	/* Not watched at all: with an empty mask the end of the other side would wake us for ever. */
+	/* Not watched at all: with an empty mask the end of the other side would wake us for ever.
+	 */
 	for (size_t i = 0; i < ARRAY_SIZE(p->out); i++)
 		loop_io_remove(&p->out[i].io);
 }
@@ -95,7 +96,7 @@ static void outputs_drain(struct process *p)
 static void ended_free(struct process_table *t, struct process_ended *ended)
 {
 	list_remove(&ended->node);
-	t->n_ended--;
+	(void)map_remove(&t->ended_by_pid, pid_key(&ended->pid));
 	free(ended->tag);
 	free(ended);
 }
@@ -125,7 +126,8 @@ static void remember(struct process_table *t, struct process *p)
 	ended->wait_status = p->wait_status;
 	ended->forget_ms = loop_now_ms(t->loop) + PROCESS_REMEMBER_MS;
 	list_append(&t->ended, &ended->node);
-	if (++t->n_ended > PROCESS_MAX_REMEMBERED)
+	(void)map_put(&t->ended_by_pid, pid_key(&ended->pid), ended);
+	if (t->ended_by_pid.n > PROCESS_MAX_REMEMBERED)
 		ended_free(t, container_of(t->ended.next, struct process_ended, node));
 	if (!loop_timer_is_set(&t->forget))
 		loop_timer_set(&t->forget, ended->forget_ms);
@@ -228,7 +230,8 @@ struct wires {
 static void wires_close_child(struct wires *w, int null_fd)
 {
 	for (int i = 0; i < 3; i++) {
-		bool again = i > 0 && w->child[i] == w->child[0]; /* a terminal: one for all three */
+		bool again =
+			i > 0 && w->child[i] == w->child[0]; /* a terminal: one for all three */
 
 		if (w->child[i] >= 0 && w->child[i] != null_fd && !again)
 			(void)close(w->child[i]);
@@ -307,14 +310,12 @@ static pid_t launch(struct process_table *t, const struct process_spec *spec, st
 /* What ended under the same pid or tag must not be mistaken for the new one. */
 static void forget_namesakes(struct process_table *t, const struct process *p)
 {
-	LIST_EACH(&t->ended, node)
-	{
-		struct process_ended *ended = container_of(node, struct process_ended, node);
+	struct process_ended *ended = process_find_ended(t, p->pid);
 
-		if (ended->pid == p->pid ||
-			(p->tag && ended->tag && strcmp(p->tag, ended->tag) == 0))
-			ended_free(t, ended);
-	}
+	if (ended)
+		ended_free(t, ended);
+	while (p->tag && (ended = process_find_ended_tag(t, str_of(p->tag))))
+		ended_free(t, ended);
 }
 
 static struct process *adopt(struct process_table *t, const struct process_spec *spec, pid_t pid,
@@ -330,7 +331,8 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	p->config = strndup(spec->config.p, spec->config.n);
 	list_init(&p->streams);
 	list_init(&p->waiters);
-	p->out[0] = (struct output){ .process = p, .fd = w->out,
+	p->out[0] = (struct output){ .process = p,
+		.fd = w->out,
 		.kind = spec->has_pty ? OUTPUT_PTY : OUTPUT_STDOUT };
 	p->out[1] = (struct output){ .process = p, .fd = w->err, .kind = OUTPUT_STDERR };
 	input_init(&p->in, t->loop, w->in);
@@ -388,9 +390,10 @@ void process_table_done(struct process_table *t)
 		process_free(p);
 	}
 	LIST_EACH(&t->ended, gone)
-		ended_free(t, container_of(gone, struct process_ended, node));
+	ended_free(t, container_of(gone, struct process_ended, node));
 	loop_timer_cancel(&t->forget);
 	map_done(&t->by_pid);
+	map_done(&t->ended_by_pid);
 	spawner_done(&t->spawner);
 	close_fdp(&t->null_fd);
 	free(t->chunk);
@@ -415,13 +418,7 @@ struct process *process_find_tag(struct process_table *t, struct str tag)
 
 struct process_ended *process_find_ended(struct process_table *t, pid_t pid)
 {
-	for (struct list *node = t->ended.prev; node != &t->ended; node = node->prev) {
-		struct process_ended *ended = container_of(node, struct process_ended, node);
-
-		if (ended->pid == pid)
-			return ended;
-	}
-	return NULL;
+	return map_get(&t->ended_by_pid, pid_key(&pid));
 }
 
 struct process_ended *process_find_ended_tag(struct process_table *t, struct str tag)

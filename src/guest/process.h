@@ -4,9 +4,9 @@
  * Never:  knows how a request looked.
  *
  * A process ends for its clients when it was reaped and its output pipes are at their end, so a
- * grandchild that holds stdout keeps it open. Once somebody asked to kill it, being reaped is enough.
- * Exits are seen by SIGCHLD and one waitpid loop: as PID 1 we must reap strangers anyway, and as
- * only this thread reaps, a pid in the table can never name another process. */
+ * grandchild that holds stdout keeps it open. Once somebody asked to kill it, being reaped is
+ * enough. Exits are seen by SIGCHLD and one waitpid loop: as PID 1 we must reap strangers anyway,
+ * and as only this thread reaps, a pid in the table can never name another process. */
 #pragma once
 
 #include "base/base.h"
@@ -34,7 +34,7 @@ struct process;
 struct output {
 	struct process *process;
 	struct loop_io io; /* not watched while a stream is above its mark */
-	int fd;		   /* -EBADF: at its end */
+	int fd;            /* -EBADF: at its end */
 	enum output_kind kind;
 };
 
@@ -50,7 +50,7 @@ struct process {
 	struct output out[2];
 	struct input in;
 	struct list streams; /* of struct stream */
-	int n_blocked;	     /* streams above their mark: nothing is read meanwhile */
+	int n_blocked;       /* streams above their mark: nothing is read meanwhile */
 
 	bool is_reaped, is_killed;
 	int wait_status;
@@ -69,13 +69,13 @@ struct process_ended {
 struct process_table {
 	struct loop *loop;
 	struct spawner spawner;
-	struct list live;   /* oldest first */
-	struct map by_pid;  /* of live ones; the key is the pid's bytes */
-	struct list ended;  /* oldest first */
-	size_t n_ended;
+	struct list live;  /* oldest first */
+	struct map by_pid; /* of live ones; the key is the pid's bytes */
+	struct list ended; /* oldest first */
+	struct map ended_by_pid;
 	struct loop_timer forget;
 	int null_fd;
-	char *chunk;	  /* what was just read */
+	char *chunk;      /* what was just read */
 	struct buf frame; /* what is just being sent */
 };
 

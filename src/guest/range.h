@@ -13,8 +13,8 @@ enum range_result {
 	RANGE_IMPOSSIBLE,
 };
 
-/* One range of a file of `size` > 0 bytes; several at once are answered with the whole file, which is
- * allowed. `if_range` must repeat `last_modified` to count. */
+/* One range of a file of `size` > 0 bytes; several at once are answered with the whole file, which
+ * is allowed. `if_range` must repeat `last_modified` to count. */
 enum range_result range_choose(struct str header, struct str if_range, const char *last_modified,
 	int64_t size, struct range *ret);
 void range_http_date(int64_t unix_s, char out[64]);

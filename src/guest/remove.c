@@ -11,14 +11,16 @@ enum {
 
 /* Trees are as deep as whoever makes them likes, so this descends by changing one directory
  * descriptor and comes back by "..": no recursion, no second descriptor, no path to grow. The trail
- * remembers each directory on the way down: one that was moved meanwhile must not lead us astray. */
+ * remembers each directory on the way down: one that was moved meanwhile must not lead us astray.
+ */
 struct place {
 	uint64_t dev, ino;
 };
 
 struct walk {
 	DIR *dir;
-	struct buf trail; /* of struct place, the current directory's parents */
+	struct buf trail;  /* of struct place, the current directory's parents */
+	struct place left; /* the directory that was emptied last */
 };
 
 static int enter(struct walk *w, int parent_fd, const char *name, struct err *e)
@@ -44,6 +46,7 @@ static int clear_files(struct walk *w, char name[NAME_MAX + 1], struct err *e)
 {
 	struct dirent *d;
 
+	assert(w->dir);
 	while ((d = readdir(w->dir))) {
 		if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
 			continue;
@@ -71,28 +74,42 @@ static int place_of(int fd, struct place *ret)
 	return 0;
 }
 
+static bool is_same(const struct place *a, const struct place *b)
+{
+	return a->dev == b->dev && a->ino == b->ino;
+}
+
 static int go_down(struct walk *w, const char *name, struct err *e)
 {
-	struct place here;
+	struct place here = { 0 };
 	int r = place_of(dirfd(w->dir), &here);
 
 	if (r == 0)
 		r = buf_add(&w->trail, &here, sizeof here);
-	return r < 0 ? err_sys(e, r, "enter %s", name) : enter(w, dirfd(w->dir), name, e);
+	if (r == 0)
+		r = enter(w, dirfd(w->dir), name, e);
+	if (r == 0)
+		r = place_of(dirfd(w->dir), &here);
+	if (r < 0)
+		return err_sys(e, r, "enter %s", name);
+	/* Somebody fills it as fast as we empty it, or it cannot be read. */
+	return is_same(&here, &w->left) ? err_sys(e, -ENOTEMPTY, "remove %s", name) : 0;
 }
 
 static int go_up(struct walk *w, struct err *e)
 {
 	struct place here = { 0 }, want;
-	int r = enter(w, dirfd(w->dir), "..", e);
+	int r = place_of(dirfd(w->dir), &w->left);
 
+	if (r == 0)
+		r = enter(w, dirfd(w->dir), "..", e);
 	if (r == 0)
 		r = place_of(dirfd(w->dir), &here);
 	if (r < 0)
-		return r;
+		return err_sys(e, r, "leave a directory");
 	w->trail.n -= sizeof want;
 	memcpy(&want, w->trail.p + w->trail.n, sizeof want);
-	if (here.dev != want.dev || here.ino != want.ino)
+	if (!is_same(&here, &want))
 		return err_set(e, -EAGAIN, "a directory was moved while it was being removed");
 	return 0;
 }

@@ -1,5 +1,5 @@
-/* filesystem.Filesystem: single files and directories. What may take long (a deep tree, a directory of
- * a million names) runs as a job; listing lives in listing.c. */
+/* filesystem.Filesystem: single files and directories. What may take long (a deep tree, a directory
+ * of a million names) runs as a job; listing lives in listing.c. */
 #include "guest/rpc.h"
 
 #include "guest/entry.h"
@@ -118,8 +118,8 @@ void rpc_filesystem_move(struct rpc *rpc, struct str message)
 		int r = errno;
 
 		rpc_fail(rpc, r == ENOENT ? CONNECT_NOT_FOUND : CONNECT_INTERNAL,
-			r == ENOENT ? "source file not found: rename %s %s: %s" :
-				      "error renaming: rename %s %s: %s",
+			r == ENOENT ? "source file not found: rename %s %s: %s"
+				    : "error renaming: rename %s %s: %s",
 			from, to, r == ENOENT ? "no such file or directory" : strerror(r));
 		return;
 	}
@@ -156,11 +156,11 @@ static int list_work(void *arg, struct err *e)
 static void list_done(void *arg, int r, const struct err *e)
 {
 	struct list_call *call = arg;
-	enum connect_code code = r == -ENOENT ? CONNECT_NOT_FOUND :
-		r == -ENOTDIR		      ? CONNECT_INVALID_ARGUMENT :
-		r == -ELOOP		      ? CONNECT_FAILED_PRECONDITION :
-		r == -ENOBUFS		      ? CONNECT_RESOURCE_EXHAUSTED :
-						CONNECT_INTERNAL;
+	enum connect_code code = r == -ENOENT    ? CONNECT_NOT_FOUND
+				 : r == -ENOTDIR ? CONNECT_INVALID_ARGUMENT
+				 : r == -ELOOP   ? CONNECT_FAILED_PRECONDITION
+				 : r == -ENOBUFS ? CONNECT_RESOURCE_EXHAUSTED
+						 : CONNECT_INTERNAL;
 
 	if (r < 0)
 		rpc_fail(call->rpc, code, "%s", e->msg);
@@ -204,7 +204,8 @@ static void remove_done(void *arg, int r, const struct err *e)
 
 	watch_set_drain(&call->rpc->guest->watches);
 	if (r < 0)
-		rpc_fail(call->rpc, CONNECT_INTERNAL, "error removing file or directory: %s", e->msg);
+		rpc_fail(call->rpc, CONNECT_INTERNAL, "error removing file or directory: %s",
+			e->msg);
 	else
 		rpc_reply_empty(call->rpc);
 	free(call);

@@ -126,7 +126,8 @@ void rpc_process_close_stdin(struct rpc *rpc, struct str message)
 		return;
 	if (p->is_pty) {
 		rpc_fail(rpc, CONNECT_UNKNOWN,
-			"error closing stdin: cannot close stdin for PTY process — send Ctrl+D (0x04) instead");
+			"error closing stdin: cannot close stdin for PTY process — send Ctrl+D "
+			"(0x04) instead");
 		return;
 	}
 	input_close(&p->in);
@@ -174,7 +175,7 @@ static const struct json_shape event_shape =
 struct input_stream {
 	struct rpc *rpc;
 	struct connect_reader reader;
-	pid_t pid; /* 0: none chosen yet. Looked up each time: the process may end meanwhile. */
+	pid_t pid;   /* 0: none chosen yet. Looked up each time: the process may end meanwhile. */
 	int waiting; /* writes that the process has not taken yet */
 	bool at_end;
 	struct outcome failed; /* e.code < 0: the answer, once nothing waits */

@@ -172,9 +172,8 @@ static struct process *start(struct rpc *rpc, const struct start_in *in, const c
 	char **envp, **argv = make_argv(rpc->arena, &in->process);
 	int r;
 
-	if (!argv ||
-		env_build(rpc->arena, &rpc->guest->settings, &rpc->user, &in->process.envs,
-			&envp) < 0) {
+	if (!argv || env_build(rpc->arena, &rpc->guest->settings, &rpc->user, &in->process.envs,
+			     &envp) < 0) {
 		err_set(e, -ENOBUFS, "arguments and environment are too large");
 		return NULL;
 	}
@@ -235,7 +234,8 @@ static const struct process_ended *select_ended(struct process_table *t,
 	const struct rpc_selector *s)
 {
 	if (s->pid.is_set)
-		return s->pid.value <= INT32_MAX ? process_find_ended(t, (pid_t)s->pid.value) : NULL;
+		return s->pid.value <= INT32_MAX ? process_find_ended(t, (pid_t)s->pid.value)
+						 : NULL;
 	return s->tag.p ? process_find_ended_tag(t, s->tag) : NULL;
 }
 
@@ -298,8 +298,8 @@ struct update_in {
 static const struct json_field update_fields[] = {
 	JSON_FIELD(struct update_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &rpc_selector_shape),
-	JSON_FIELD(struct update_in, pty, "pty", JSON_OBJECT, .flags = JSON_LAX, .shape = &pty_shape,
-		.present = offsetof(struct update_in, has_pty) + 1),
+	JSON_FIELD(struct update_in, pty, "pty", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &pty_shape, .present = offsetof(struct update_in, has_pty) + 1),
 };
 static const struct json_shape update_shape =
 	JSON_SHAPE(struct update_in, update_fields, .ignore_unknown = true);

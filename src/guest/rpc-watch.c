@@ -1,5 +1,5 @@
-/* filesystem.Filesystem: WatchDir streams what happens; CreateWatcher and GetWatcherEvents collect it
- * for clients that ask now and then. A watcher outlives the call that made it. */
+/* filesystem.Filesystem: WatchDir streams what happens; CreateWatcher and GetWatcherEvents collect
+ * it for clients that ask now and then. A watcher outlives the call that made it. */
 #include "guest/rpc.h"
 
 #include "guest/feed.h"
@@ -34,8 +34,8 @@ static const struct json_shape watch_shape =
 /* inotify sees only what this kernel does, so on shared file systems it would lie by silence. */
 static bool is_network(const char *path)
 {
-	static const uint32_t magics[] = { 0x6969 /* nfs */, 0xff534d42 /* cifs */, 0x517b /* smb */,
-		0xfe534d42 /* smb2 */, 0x65735546 /* fuse */ };
+	static const uint32_t magics[] = { 0x6969 /* nfs */, 0xff534d42 /* cifs */,
+		0x517b /* smb */, 0xfe534d42 /* smb2 */, 0x65735546 /* fuse */ };
 	struct statfs st;
 
 	if (statfs(path, &st) < 0)
@@ -176,7 +176,8 @@ static void watcher_event(void *arg, struct str json)
 		buf_addc(&w->events, ',');
 	buf_add_str(&w->events, json);
 	if (w->events.failed && w->failed.code == 0)
-		err_set(&w->failed, -EOVERFLOW, "watcher error: too many events were not asked for");
+		err_set(&w->failed, -EOVERFLOW,
+			"watcher error: too many events were not asked for");
 }
 
 static void watcher_failed(void *arg, const struct err *e)
@@ -199,7 +200,7 @@ static void watcher_free(struct watcher *w)
 void watch_book_done(struct list *book)
 {
 	LIST_EACH(book, node)
-		watcher_free(container_of(node, struct watcher, node));
+	watcher_free(container_of(node, struct watcher, node));
 }
 
 static void reply_watcher_id(struct rpc *rpc, const char *id)

@@ -225,7 +225,8 @@ static void on_body(void *arg, int r, struct str body)
 	if (rpc->method->kind == RPC_SERVER_STREAM)
 		r = unwrap(rpc, body, &message, &e);
 	if (r < 0) {
-		rpc_fail(rpc, r == -EMSGSIZE ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INVALID_ARGUMENT,
+		rpc_fail(rpc,
+			r == -EMSGSIZE ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INVALID_ARGUMENT,
 			"%s", e.msg);
 		return;
 	}
@@ -259,7 +260,9 @@ bool rpc_handle(struct guest *g, struct http_exchange *x)
 		return true;
 	}
 	rpc = XNEW(struct rpc);
-	*rpc = (struct rpc){ .guest = g, .x = x, .method = method,
+	*rpc = (struct rpc){ .guest = g,
+		.x = x,
+		.method = method,
 		.arena = arena_new(RPC_ARENA_BYTES) };
 	if (method->kind != RPC_CLIENT_STREAM)
 		http_read_body(x, RPC_MAX_BYTES + CONNECT_HEAD, on_body, rpc);

@@ -9,7 +9,8 @@
 
 enum {
 	RPC_MAX_BYTES = 16 << 20, /* of one message */
-	RPC_ARENA_BYTES = 128 << 20, /* a message decoded: many short strings cost more than their text */
+	RPC_ARENA_BYTES =
+		128 << 20,    /* a message decoded: many short strings cost more than their text */
 	RPC_KEEPALIVE_S = 90, /* unless the client names its own */
 };
 

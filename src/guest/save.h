@@ -1,6 +1,6 @@
 /* save - one file on its way to disk. The order of system calls is part of the contract: a new file
- * shows a watcher exactly CREATE, CHMOD (its owner) and WRITE, so there is no rename, no chmod, and a
- * small file is one write. */
+ * shows a watcher exactly CREATE, CHMOD (its owner) and WRITE, so there is no rename, no chmod, and
+ * a small file is one write. */
 #pragma once
 
 #include "base/base.h"
@@ -21,4 +21,7 @@ int save_write(struct save *s, struct str bytes, struct err *e);
 /* Writes what is held, replaces the metadata, closes. */
 int save_close(struct save *s, const struct json_map *metadata, struct err *e);
 void save_done(struct save *s); /* gives up, if still open */
-#define SAVE_INIT { .fd = -EBADF }
+#define SAVE_INIT            \
+	{                    \
+		.fd = -EBADF \
+	}

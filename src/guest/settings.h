@@ -10,14 +10,14 @@
 
 struct settings {
 	struct arena *env_arena; /* owns env */
-	struct json_map env;	 /* the sandbox's own variables */
-	char *token;		 /* NULL: open to everybody who reaches the socket */
+	struct json_map env;     /* the sandbox's own variables */
+	char *token;             /* NULL: open to everybody who reaches the socket */
 	char *default_user;
 	char *workdir; /* NULL: the user's home */
 	char *start_cmd;
 	char *sandbox_id, *template_id;
 	int64_t cpu_count, memory_mb; /* 0: not told */
-	int64_t stamp_us;	      /* of the newest document that carried a timestamp */
+	int64_t stamp_us;             /* of the newest document that carried a timestamp */
 };
 
 void settings_init(struct settings *s);

@@ -134,7 +134,7 @@ void stream_open(struct process *p, struct http_exchange *take_x, const struct f
 
 void stream_replay(const struct process_ended *ended, struct http_exchange *take_x)
 {
-	CLEANUP(buf_done) struct buf out = BUF_INIT(2 * STREAM_SMALL_FRAME);
+	CLEANUP(buf_done) struct buf out = BUF_INIT((size_t)2 * STREAM_SMALL_FRAME);
 	struct ending ending;
 
 	ending_from_status(ended->wait_status, &ending);
@@ -154,7 +154,7 @@ void streams_output(struct process *p, enum output_kind kind, struct str bytes)
 	buf_clear(frame);
 	add_data(frame, kind, bytes);
 	LIST_EACH(&p->streams, node)
-		stream_send(container_of(node, struct stream, node), buf_str(frame));
+	stream_send(container_of(node, struct stream, node), buf_str(frame));
 }
 
 void streams_end(struct process *p, const struct ending *ending)

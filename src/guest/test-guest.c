@@ -14,12 +14,15 @@
 
 #include <signal.h>
 
-#define STR_CONST(literal)                       \
-	{                                        \
+#define STR_CONST(literal)                     \
+	{                                      \
 		(literal), sizeof(literal) - 1 \
 	}
 
-static const struct user someone = { .name = "user", .home = "/home/user", .uid = 1000, .gid = 1000 };
+static const struct user someone = { .name = "user",
+	.home = "/home/user",
+	.uid = 1000,
+	.gid = 1000 };
 
 TEST(paths_follow_the_rules)
 {
@@ -202,8 +205,10 @@ static int some_settings(struct settings *s)
 {
 	settings_init(s);
 	return settings_apply(s,
-		STR("{\"envVars\":{\"A\":\"sandbox\",\"B\":\"sandbox\",\"PATH\":\"/opt\",\"E2B_SANDBOX\":\"no\"},"
-		    "\"sandboxId\":\"i1\",\"templateId\":\"base\",\"accessToken\":\"t0k\",\"ignored\":[1]}"),
+		STR("{\"envVars\":{\"A\":\"sandbox\",\"B\":\"sandbox\",\"PATH\":\"/"
+		    "opt\",\"E2B_SANDBOX\":\"no\"},"
+		    "\"sandboxId\":\"i1\",\"templateId\":\"base\",\"accessToken\":\"t0k\","
+		    "\"ignored\":[1]}"),
 		SETTINGS_BOOT, NULL);
 }
 
@@ -228,7 +233,7 @@ TEST(environments_let_the_last_word_win)
 	ASSERT_STR(env_get(env, "LOGNAME"), "user");
 	ASSERT_STR(env_get(env, "A"), "sandbox");
 	ASSERT_STR(env_get(env, "B"), "call");
-	ASSERT_STR(env_get(env, "E2B_SANDBOX"), "true"); /* the sandbox's own cannot change it */
+	ASSERT_STR(env_get(env, "E2B_SANDBOX"), "true");    /* the sandbox's own cannot change it */
 	ASSERT_STR(env_get(env, "E2B_SANDBOX_ID"), "mine"); /* a call's can */
 	ASSERT_STR(env_get(env, "E2B_TEMPLATE_ID"), "base");
 	settings_done(&s);
@@ -241,13 +246,15 @@ TEST(settings_are_kept_by_whoever_has_the_token)
 
 	ASSERT_EQ(some_settings(&s), 0);
 	ASSERT_EQ(settings_apply(&s, STR("{}"), SETTINGS_INIT, NULL), -EACCES);
-	ASSERT_EQ(settings_apply(&s, STR("{\"accessToken\":\"bad\"}"), SETTINGS_INIT, NULL), -EACCES);
+	ASSERT_EQ(settings_apply(&s, STR("{\"accessToken\":\"bad\"}"), SETTINGS_INIT, NULL),
+		-EACCES);
 	ASSERT_EQ(settings_apply(&s, STR("{\"accessToken\":\"t0k\",\"defaultUser\":7}"),
 			  SETTINGS_INIT, NULL),
 		-EINVAL);
 	ASSERT_STR(s.default_user, "root");
 	ASSERT_EQ(settings_apply(&s,
-			  STR("{\"accessToken\":\"t0k\",\"defaultUser\":\"user\",\"envVars\":{\"C\":\"1\"}}"),
+			  STR("{\"accessToken\":\"t0k\",\"defaultUser\":\"user\",\"envVars\":{"
+			      "\"C\":\"1\"}}"),
 			  SETTINGS_INIT, NULL),
 		0);
 	ASSERT_STR(s.default_user, "user");
@@ -275,7 +282,8 @@ TEST(settings_older_than_the_newest_change_nothing)
 
 TEST(signatures_match_the_published_vector)
 {
-	struct auth_claim claim = { .path = STR("hello.txt"), .operation = "read",
+	struct auth_claim claim = { .path = STR("hello.txt"),
+		.operation = "read",
 		.user = STR("user") };
 	char got[AUTH_SIGNATURE_SIZE];
 
@@ -286,7 +294,9 @@ TEST(signatures_match_the_published_vector)
 TEST(files_open_by_token_or_signature)
 {
 	static const char token[] = "secret";
-	struct auth_claim claim = { .path = STR("a"), .operation = "read", .expiration = STR("100") };
+	struct auth_claim claim = { .path = STR("a"),
+		.operation = "read",
+		.expiration = STR("100") };
 	char sig[AUTH_SIGNATURE_SIZE];
 	struct err e = { 0 };
 
@@ -366,7 +376,8 @@ TEST(ranges_choose_a_part_or_the_whole)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct range got = { 0 };
 
-		ASSERT_EQ(range_choose(str_of(cases[i].header), STR_NONE, "", 10, &got), cases[i].want);
+		ASSERT_EQ(range_choose(str_of(cases[i].header), STR_NONE, "", 10, &got),
+			cases[i].want);
 		ASSERT_EQ(got.offset, cases[i].offset);
 		ASSERT_EQ(got.length, cases[i].length);
 	}

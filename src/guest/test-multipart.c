@@ -89,8 +89,9 @@ TEST(parts_come_out_however_they_are_cut)
 		for (size_t piece = 1; piece < 40; piece++) {
 			struct seen seen = { BUF_INIT(4096) };
 			int r = parse(str_of(cases[i].body), piece, &seen);
-			bool fine = cases[i].want ? r == 0 && str_is(buf_str(&seen.text), cases[i].want) :
-						    r < 0;
+			bool fine = cases[i].want
+					    ? r == 0 && str_is(buf_str(&seen.text), cases[i].want)
+					    : r < 0;
 
 			buf_done(&seen.text);
 			if (!fine)
@@ -123,7 +124,8 @@ TEST(boundaries_are_read_from_the_content_type)
 		{ "multipart/form-data; boundary=\"", NULL },
 		{ "multipart/form-data; boundary=\"a\rb\"", NULL },
 		{ "multipart/form-data; "
-		  "boundary=12345678901234567890123456789012345678901234567890123456789012345678901",
+		  "boundary="
+		  "12345678901234567890123456789012345678901234567890123456789012345678901",
 			NULL },
 	};
 

@@ -1,6 +1,7 @@
-/* How it works: each watched directory has a kernel number (wd) and the path it has below the root of
- * the watch. Events name a wd and a file in it. A directory that appears is watched first and read
- * second, so that nothing is missed between the two; a file born in that moment may be told twice. */
+/* How it works: each watched directory has a kernel number (wd) and the path it has below the root
+ * of the watch. Events name a wd and a file in it. A directory that appears is watched first and
+ * read second, so that nothing is missed between the two; a file born in that moment may be told
+ * twice. */
 #include "guest/watch.h"
 
 #include "guest/entry.h"
@@ -15,7 +16,7 @@ enum {
 	WATCH_MAX_DEPTH = 256, /* each level of a walk holds a descriptor */
 	WATCH_EVENT_BYTES = 256 << 10,
 	WATCH_MASK = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_MODIFY | IN_ATTRIB | IN_DELETE |
-		IN_DELETE_SELF | IN_MOVE_SELF,
+		     IN_DELETE_SELF | IN_MOVE_SELF,
 };
 
 struct watched_dir {
@@ -38,16 +39,17 @@ struct watch {
 	char root[PATH_MAX];
 };
 
+/* In the order in which one kernel event is told. */
 static const struct {
-	uint32_t bits;
 	const char *name;
+	uint32_t bits;
 	bool has_entry; /* what the event names should still be there */
-} kinds[] = { /* the order in which one kernel event is told */
-	{ IN_CREATE | IN_MOVED_TO, "EVENT_TYPE_CREATE", true },
-	{ IN_MOVED_FROM | IN_MOVE_SELF, "EVENT_TYPE_RENAME", false },
-	{ IN_ATTRIB, "EVENT_TYPE_CHMOD", true },
-	{ IN_MODIFY, "EVENT_TYPE_WRITE", true },
-	{ IN_DELETE | IN_DELETE_SELF, "EVENT_TYPE_REMOVE", false },
+} kinds[] = {
+	{ "EVENT_TYPE_CREATE", IN_CREATE | IN_MOVED_TO, true },
+	{ "EVENT_TYPE_RENAME", IN_MOVED_FROM | IN_MOVE_SELF, false },
+	{ "EVENT_TYPE_CHMOD", IN_ATTRIB, true },
+	{ "EVENT_TYPE_WRITE", IN_MODIFY, true },
+	{ "EVENT_TYPE_REMOVE", IN_DELETE | IN_DELETE_SELF, false },
 };
 
 static struct str wd_key(const int *wd)
@@ -160,8 +162,8 @@ static ssize_t push(char below[PATH_MAX], const char *name)
 	return (ssize_t)n;
 }
 
-/* Watches `below` and everything under it, telling of what is found when it is new. A directory that
- * went away, or that may not be read, is passed over. `below` is the walk's one buffer. */
+/* Watches `below` and everything under it, telling of what is found when it is new. A directory
+ * that went away, or that may not be read, is passed over. `below` is the walk's one buffer. */
 static int tree_add(struct watch *w, char below[PATH_MAX], bool is_new, int depth, struct err *e)
 {
 	struct dirent *d;
@@ -199,22 +201,23 @@ static bool is_at_or_under(const char *path, struct str top)
  * queued for them already finds no directory any more. */
 static void tree_drop_if_gone(struct watch *w, const struct watched_dir *moved)
 {
-	CLEANUP(buf_done) struct buf found = BUF_INIT(WATCH_MAX_DIRS * sizeof(void *));
+	CLEANUP(buf_done) struct buf found = BUF_INIT(WATCH_MAX_DIRS * sizeof(int));
 	struct str top = str_of(moved->below);
 	struct watched_dir *dir;
 	char path[PATH_MAX];
 	struct stat st;
 	size_t at = 0;
+	int wd;
 
 	if (!top.n || !join_root(w, moved->below, path) || lstat(path, &st) == 0)
 		return;
 	while ((dir = map_next(&w->dirs, &at)))
 		if (is_at_or_under(dir->below, top))
-			buf_add(&found, &dir, sizeof dir);
-	for (at = 0; at < found.n; at += sizeof dir) {
-		memcpy(&dir, found.p + at, sizeof dir);
-		(void)inotify_rm_watch(w->fd, dir->wd);
-		dir_free(w, dir);
+			buf_add(&found, &dir->wd, sizeof dir->wd);
+	for (at = 0; at < found.n; at += sizeof wd) {
+		memcpy(&wd, found.p + at, sizeof wd);
+		(void)inotify_rm_watch(w->fd, wd);
+		dir_free(w, map_get(&w->dirs, wd_key(&wd)));
 	}
 }
 
@@ -239,7 +242,8 @@ static void handle_child(struct watch *w, const struct watched_dir *dir, const c
 	if (!join_below(dir->below, name, below))
 		return;
 	tell(w, below, mask);
-	if (is_new_dir && w->options.recursive && !w->is_freed && tree_add(w, below, true, 0, &e) < 0)
+	if (is_new_dir && w->options.recursive && !w->is_freed &&
+		tree_add(w, below, true, 0, &e) < 0)
 		fail(w, &e);
 }
 
@@ -353,20 +357,24 @@ struct watch *watch_free(struct watch *w)
 
 void watch_set_init(struct watch_set *set, struct loop *loop, struct users *users)
 {
-	*set = (struct watch_set){ .loop = loop, .users = users,
+	*set = (struct watch_set){ .loop = loop,
+		.users = users,
 		.event = BUF_INIT(WATCH_EVENT_BYTES) };
 	list_init(&set->watches);
 }
 
 void watch_set_done(struct watch_set *set)
 {
+	struct err e = { 0 };
+
+	err_set(&e, -ECANCELED, "watcher error: the sandbox stops");
 	LIST_EACH(&set->watches, node)
-		watch_delete(container_of(node, struct watch, node));
+	fail(container_of(node, struct watch, node), &e);
 	buf_done(&set->event);
 }
 
 void watch_set_drain(struct watch_set *set)
 {
 	LIST_EACH(&set->watches, node)
-		watch_drain(container_of(node, struct watch, node));
+	watch_drain(container_of(node, struct watch, node));
 }

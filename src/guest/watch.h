@@ -1,5 +1,5 @@
-/* watch - what happens in a directory, in the words of fsnotify: one inotify instance for each watch.
- * A recursive watch follows new sub-directories and reports what was already in them. */
+/* watch - what happens in a directory, in the words of fsnotify: one inotify instance for each
+ * watch. A recursive watch follows new sub-directories and reports what was already in them. */
 #pragma once
 
 #include "base/base.h"
@@ -30,6 +30,7 @@ struct watch_set {
 };
 
 void watch_set_init(struct watch_set *set, struct loop *loop, struct users *users);
+/* Every watch left fails; its owner frees it then. */
 void watch_set_done(struct watch_set *set);
 /* Reads what the kernel has already queued, for all: so that a new directory is watched, and a poll
  * sees what happened, before the call that caused it is answered. */

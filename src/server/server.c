@@ -261,7 +261,6 @@ int server_main(int argc, char **argv)
 		return 0;
 	}
 	log_init(level_of(s.config.log_level), STDERR_FILENO);
-	(void)signal(SIGPIPE, SIG_IGN);
 	s.on_terminal = isatty(STDOUT_FILENO);
 	r = serve(&s, &e);
 	if (r < 0) {

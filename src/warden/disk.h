@@ -26,8 +26,11 @@ struct image {
 };
 #define IMAGE_INIT { .loop = -1, .device_fd = -EBADF, .mount_fd = -EBADF }
 
-/* Takes dir_fd. */
-int disk_open(struct disk *disk, int take_dir_fd, const struct resolvers *resolvers, struct err *e);
+/* Takes the directory. `plain`: directories even where there are loop devices. */
+int disk_open(struct disk *disk, int take_dir_fd, bool plain, const struct resolvers *resolvers,
+	struct err *e);
+/* Images made from now on have this resolv.conf. */
+void disk_set_resolvers(struct disk *disk, const struct resolvers *resolvers);
 void disk_close(struct disk *disk);
 
 /* Makes the blank image of that size, if there is none yet. */
@@ -40,9 +43,11 @@ int disk_mount(struct disk *disk, struct image *image, struct err *e);
 /* Forgets the mount: whoever uses the layer now keeps it alive. */
 void disk_let_go(struct image *image);
 
-/* What an image of this key would be called, for those made by an earlier warden. */
-void disk_name(const struct disk *disk, const char *key, struct image *ret);
-/* Unlinks it. -EBUSY while the kernel still holds its loop device. */
+/* The image of this key, made by an earlier warden. */
+void disk_find(const struct disk *disk, const char *key, struct image *ret);
+/* Takes the name away, as a first step of removing. */
+void disk_unlink(const struct disk *disk, const struct image *image);
+/* Removes it. -EBUSY while the kernel still holds its loop device. */
 int disk_remove(const struct disk *disk, struct image *image);
 /* Every image of an earlier warden, by key. */
 void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), void *arg);

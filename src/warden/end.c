@@ -43,6 +43,7 @@ static void slot_gone(struct slot *slot, const struct err *why)
 {
 	struct warden *w = slot->w;
 
+	log_debug("slot.gone", "slot=%s us=%" PRId64, slot->key, time_now_us() - slot->ended_us);
 	answer_waiters(slot, why);
 	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
 		(void)map_remove(&w->by_id, str_of(slot->id));
@@ -95,6 +96,7 @@ static void try_remove(void *arg)
 	struct err why = { 0 };
 
 	if (left && loop_now_ms(slot->w->loop) < slot->deadline_ms) {
+		log_debug("slot.left", "slot=%s left=%s", slot->key, log_quote(str_of(left)));
 		loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + slot->pause_ms);
 		slot->pause_ms = MIN(slot->pause_ms * 2, LONGEST_PAUSE_MS);
 		return;
@@ -130,15 +132,20 @@ static int reap(const struct slot *slot)
 	return info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
 }
 
+/* Only a kill can be the memory limit's doing: earlier ones may have hit other processes inside. */
+static bool ran_out_of_memory(const struct slot *slot, int status)
+{
+	return (status < 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) &&
+		cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0;
+}
+
 static void describe_end(struct slot *slot, int status)
 {
 	if (slot->why.code < 0)
 		return;
-	if (cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0)
+	if (ran_out_of_memory(slot, status))
 		(void)err_set(&slot->why, -ENOMEM,
-			"the sandbox reached its memory limit of %" PRIu64
-			" MiB and the kernel ended it",
-			slot->limits.memory_bytes >> 20);
+			"the sandbox reached its memory limit and the kernel ended it");
 	else if (status >= 0 && WIFSIGNALED(status))
 		(void)err_set(&slot->why, -ECONNABORTED, "the guest was killed by signal %d",
 			WTERMSIG(status));
@@ -168,6 +175,9 @@ static void on_exit_event(void *arg, uint32_t events)
 	int status = reap(slot);
 
 	(void)events;
+	if (slot->state == SLOT_ENDING)
+		log_debug("slot.exited", "slot=%s us=%" PRId64, slot->key,
+			time_now_us() - slot->ended_us);
 	hear_last_words(slot);
 	describe_end(slot, status);
 	if (slot->state == SLOT_RUNNING) {
@@ -220,10 +230,28 @@ static void on_guest_event(void *arg, uint32_t events)
 		return;
 	}
 	slot->answers++;
+	if (slot->state != SLOT_BOOTING)
+		loop_timer_cancel(&slot->timer);
 	if (slot->answers == GUEST_ANSWERS && slot->state == SLOT_BOOTING)
 		booted(slot);
 	else if (slot->answers == 1)
 		refill_soon(slot->w);
+}
+
+static void on_deadline(void *arg)
+{
+	struct slot *slot = arg;
+	struct err e = { 0 };
+
+	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s", BOOT_DEADLINE_MS / 1000);
+	slot_end(slot, &e);
+}
+
+void slot_expect_answer(struct slot *slot)
+{
+	loop_timer_cancel(&slot->timer);
+	loop_timer_init(&slot->timer, slot->w->loop, on_deadline, slot);
+	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + BOOT_DEADLINE_MS);
 }
 
 int slot_watch(struct slot *slot, struct err *e)
@@ -244,8 +272,12 @@ void slot_end(struct slot *slot, const struct err *why)
 	if (slot->w->making == slot)
 		slot->w->making = NULL;
 	slot->state = SLOT_ENDING;
+	slot->ended_us = time_now_us();
 	slot->why = *why;
 	loop_timer_cancel(&slot->timer);
+	/* While its loop device holds it, unlinking only takes the name away: what it costs to free the
+	 * blocks is paid by the dying process, not here. */
+	disk_unlink(&slot->w->disk, &slot->image);
 	if (slot->pid_fd < 0) {
 		if (slot->key[0])
 			(void)cgroup_kill(&slot->w->cgroups, slot->key);

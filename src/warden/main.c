@@ -1,12 +1,28 @@
 #include "warden/warden.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
-static void on_stop(void *arg, int signo)
+/* The warden lives exactly as long as its control socket. A Ctrl-C or a service manager's signal to the
+ * whole group is meant for the server, which may still have sandboxes to end. */
+static void ignore_signals(void)
 {
-	(void)signo;
-	warden_leave(arg);
+	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		(void)signal(ignored[i], SIG_IGN);
+}
+
+/* Two descriptors per sandbox. */
+static void raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 }
 
 /* What is second best on this host, for the doctor and the log. */
@@ -15,7 +31,7 @@ static void describe(const struct warden *w, struct err *ret)
 	bool images = w->disk.control_fd >= 0;
 
 	(void)snprintf(ret->msg, sizeof ret->msg, "%s%s%s",
-		images ? "" : "no loop devices: sandboxes have no disk limit; ",
+		images ? "" : "no disk images: sandboxes have no disk limit; ",
 		w->network.enabled ? "" : "sandboxes have no network; ",
 		w->rootfs.attach ? "layers are attached by path; " : "");
 }
@@ -28,10 +44,6 @@ static int serve(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	r = warden_open(w, e);
-	if (r >= 0)
-		r = loop_signal(w->loop, SIGTERM, on_stop, w, e);
-	if (r >= 0)
-		r = loop_signal(w->loop, SIGINT, on_stop, w, e);
 	if (r < 0) {
 		control_reply(w, WARDEN_READY, 0, "", e, NULL, 0);
 		return r;
@@ -58,6 +70,8 @@ int main(int argc, char *argv[])
 		return probe_host(&options);
 	log_init(options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, STDERR_FILENO);
 	(void)umask(022);
+	ignore_signals();
+	raise_file_limit();
 	warden_init(&w, &options);
 	r = loop_new(&w.loop, &e);
 	if (r >= 0)

@@ -1,5 +1,6 @@
 /* The one nftables table, the same on every host but for the name servers. */
 #include "warden/net.h"
+#include "warden/run.h"
 
 #include <arpa/inet.h>
 
@@ -63,4 +64,45 @@ int net_rules(const struct resolvers *resolvers, struct buf *out)
 		"\t}\n"
 		"}\n");
 	return out->failed ? -ENOBUFS : 0;
+}
+
+/* Docker makes the host's own forward chain drop what it does not know, and a packet must pass every
+ * chain of a hook. Docker leaves one chain to others for this. What comes through there has still to
+ * pass our own table. Without Docker there is no such chain, and nothing is done. */
+static void tell_docker(const char *verb)
+{
+	const char *const out[] = { "iptables", "-w", verb, "DOCKER-USER", "-i", "atoll+", "-j", "ACCEPT",
+		NULL };
+	const char *const back[] = { "iptables", "-w", verb, "DOCKER-USER", "-o", "atoll+", "-m",
+		"conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT", NULL };
+
+	if (!run_finds("iptables"))
+		return;
+	(void)run_program(out, STR_NONE, AT_FDCWD, NULL);
+	(void)run_program(back, STR_NONE, AT_FDCWD, NULL);
+}
+
+int net_apply_rules(const struct resolvers *resolvers, struct err *e)
+{
+	static const char *const argv[] = { "nft", "-f", "-", NULL };
+	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
+	int r = net_rules(resolvers, &rules);
+
+	if (r >= 0)
+		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);
+	if (r < 0)
+		return err_wrap(e, r,
+			"firewall for sandboxes (install nftables and use a kernel with nf_tables and NAT,"
+			" or start with --network none)");
+	tell_docker("-D"); /* so that there is one rule however often this runs */
+	tell_docker("-I");
+	return 0;
+}
+
+void net_remove_rules(void)
+{
+	static const char *const argv[] = { "nft", "delete", "table", "inet", "atoll", NULL };
+
+	(void)run_program(argv, STR_NONE, AT_FDCWD, NULL);
+	tell_docker("-D");
 }

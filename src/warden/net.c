@@ -1,6 +1,5 @@
 #include "warden/net.h"
 #include "warden/netlink.h"
-#include "warden/run.h"
 
 #include <arpa/inet.h>
 #include <linux/if_link.h>
@@ -9,7 +8,10 @@
 #include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/socket.h>
+
+#define TABLE_LOCK "/run/atoll.lock"
 
 enum {
 	LOOPBACK_INDEX = 1, /* in every network namespace */
@@ -65,22 +67,6 @@ int net_parse(const char *text, struct network *ret, struct err *e)
 	return 0;
 }
 
-static int apply_rules(const struct resolvers *resolvers, struct err *e)
-{
-	static const char *const argv[] = { "nft", "-f", "-", NULL };
-	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
-	int r = net_rules(resolvers, &rules);
-
-	if (r >= 0)
-		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);
-	if (r < 0)
-		return err_wrap(e, r,
-			"firewall for sandboxes (install nftables and use a kernel with nf_tables and NAT,"
-			" or start with --network none)");
-	r = file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"), e);
-	return r < 0 ? err_wrap(e, r, "switch on forwarding") : 0;
-}
-
 static int open_own(struct network *net, struct err *e)
 {
 	int r = netlink_open(&net->rtnl_fd, e);
@@ -94,11 +80,27 @@ static int open_own(struct network *net, struct err *e)
 	return 0;
 }
 
+/* Every warden with a network holds it, so that none removes the table under another's feet. */
+static int hold_table(struct network *net, struct err *e)
+{
+	net->table_fd = open(TABLE_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (net->table_fd < 0 || flock(net->table_fd, LOCK_SH) < 0)
+		return err_sys(e, -errno, "lock " TABLE_LOCK);
+	return 0;
+}
+
 int net_open(struct network *net, const struct resolvers *resolvers, struct err *e)
 {
 	int r = open_own(net, e);
 
-	return r < 0 || !net->enabled ? r : apply_rules(resolvers, e);
+	if (r < 0 || !net->enabled)
+		return r;
+	r = hold_table(net, e);
+	if (r >= 0)
+		r = net_apply_rules(resolvers, e);
+	if (r >= 0)
+		r = file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"), e);
+	return r;
 }
 
 int net_try(struct network *net, int *ret_number, struct err *e)
@@ -121,13 +123,12 @@ static bool any_interface(void)
 
 void net_close(struct network *net)
 {
-	static const char *const argv[] = { "nft", "delete", "table", "inet", "atoll", NULL };
-
-	if (net->enabled && net->own_ns_fd >= 0 && !any_interface())
-		(void)run_program(argv, STR_NONE, AT_FDCWD, NULL);
+	if (net->table_fd >= 0 && flock(net->table_fd, LOCK_EX | LOCK_NB) == 0 && !any_interface())
+		net_remove_rules();
 	close_fdp(&net->rtnl_fd);
 	close_fdp(&net->own_ns_fd);
-	net->rtnl_fd = net->own_ns_fd = -EBADF;
+	close_fdp(&net->table_fd);
+	net->rtnl_fd = net->own_ns_fd = net->table_fd = -EBADF;
 }
 
 /* Runs the batch of a namespace in that namespace. Failing to come back would leave the warden in a

@@ -20,15 +20,16 @@ struct network {
 	int max_number; /* what fits into the network */
 	int next;	/* where the search for a free number begins */
 	int rtnl_fd, own_ns_fd;
+	int table_fd; /* shared lock: somebody needs the table */
 	uint8_t used[NET_MAX_NUMBER / 8 + 1]; /* by this warden */
 };
-#define NETWORK_INIT { .rtnl_fd = -EBADF, .own_ns_fd = -EBADF }
+#define NETWORK_INIT { .rtnl_fd = -EBADF, .own_ns_fd = -EBADF, .table_fd = -EBADF }
 
 /* "10.199.0.0/16", or "none": sandboxes with a loopback only. */
 int net_parse(const char *text, struct network *ret, struct err *e);
 /* Applies the table and switches forwarding on. */
 int net_open(struct network *net, const struct resolvers *resolvers, struct err *e);
-/* Removes the table when no sandbox of any server on this host is left. */
+/* Removes the table when no other warden and no sandbox is left on this host. */
 void net_close(struct network *net);
 
 /* Makes a pair with both ends in the caller's own namespace: whether the kernel can. */
@@ -43,5 +44,7 @@ int net_socket(const struct network *net, int ns_fd, int *ret, struct err *e);
 /* Whether an interface of the number still exists. */
 bool net_exists(int number);
 
-/* The table as nft reads it. */
+/* net-rules.c: the table as nft reads it, put in place, and taken away. */
 int net_rules(const struct resolvers *resolvers, struct buf *out);
+int net_apply_rules(const struct resolvers *resolvers, struct err *e);
+void net_remove_rules(void);

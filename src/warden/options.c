@@ -20,6 +20,8 @@ static const struct option names[] = {
 	{ "pool-template", required_argument, NULL, 'T' },
 	{ "disk-mb", required_argument, NULL, 's' },
 	{ "guest", required_argument, NULL, 'g' },
+	{ "plain-layers", no_argument, NULL, 'L' },
+	{ "attach-layers", no_argument, NULL, 'A' },
 	{ "debug", no_argument, NULL, 'D' },
 	{ "probe", no_argument, NULL, 'P' },
 	{ 0 },
@@ -40,7 +42,7 @@ static int take(int c, struct options *o, struct err *e)
 		o->network = optarg;
 		return 0;
 	case 'p':
-		return number("pool", optarg, 0, 256, &o->pool, e);
+		return number("pool", optarg, 0, 1024, &o->pool, e);
 	case 'T':
 		o->template_name = optarg;
 		return 0;
@@ -48,6 +50,12 @@ static int take(int c, struct options *o, struct err *e)
 		return number("disk-mb", optarg, 16, 1 << 24, &o->disk_mb, e);
 	case 'g':
 		o->guest_path = optarg;
+		return 0;
+	case 'L':
+		o->plain_layers = true;
+		return 0;
+	case 'A':
+		o->attach_layers = true;
 		return 0;
 	case 'D':
 		o->debug = true;

@@ -40,21 +40,25 @@ static int make_private(struct err *e)
 	return 0;
 }
 
-int rootfs_open(struct rootfs *rf, int dir_fd, struct err *e)
+int rootfs_open(struct rootfs *rf, bool attach, struct err *e)
 {
 	cleanup_close int fs = fsopen("overlay", FSOPEN_CLOEXEC);
-	int r;
 
 	if (fs < 0)
 		return err_sys(e, -errno, "this kernel has no overlay file system (modprobe overlay)");
+	rf->attach = attach || !takes_descriptors();
+	return rf->attach ? make_private(e) : 0;
+}
+
+int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e)
+{
+	int r;
+
 	rf->dir_fd = dir_fd;
-	rf->attach = !takes_descriptors();
 	if (!rf->attach)
 		return 0;
 	r = dir_make(dir_fd, LOWER_NAME, 0700, e);
-	if (r >= 0)
-		r = dir_make(dir_fd, UPPER_NAME, 0700, e);
-	return r < 0 ? r : make_private(e);
+	return r < 0 ? r : dir_make(dir_fd, UPPER_NAME, 0700, e);
 }
 
 /* Overlay works with the credentials of its mounter, and host root has no id in an idmapped layer: it

@@ -11,8 +11,11 @@ struct rootfs {
 };
 #define ROOTFS_INIT { .dir_fd = -EBADF }
 
-/* Finds out what the kernel can. `dir_fd` is borrowed: a directory for two mount points. */
-int rootfs_open(struct rootfs *rf, int dir_fd, struct err *e);
+/* Finds out what the kernel can. `attach`: by path even where it could do better. To be called before
+ * any directory is opened: a mount namespace of the warden's own may begin here. */
+int rootfs_open(struct rootfs *rf, bool attach, struct err *e);
+/* Where layers are attached, if they must be: a directory of the warden's own; borrowed. */
+int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e);
 
 /* Maps the whole mount to the user namespace's ids. Only a mount nobody has seen yet can be. */
 int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e);

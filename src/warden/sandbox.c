@@ -42,8 +42,10 @@ static void refill_step(void *arg)
 
 	if (w->leaving || (!w->making && (idle_slots(w) >= w->options->pool || is_joining(w))))
 		return;
-	if (!w->making)
+	if (!w->making) {
+		warden_follow_resolvers(w);
 		w->making = slot_new(w, &w->expected);
+	}
 	r = slot_step(w->making, &e);
 	if (r < 0) {
 		log_error("slot.failed", "err=%s", log_quote(str_of(e.msg)));
@@ -119,15 +121,6 @@ static int make_slot(struct warden *w, const struct warden_request *q, struct sl
 	return r;
 }
 
-static void on_boot_deadline(void *arg)
-{
-	struct slot *slot = arg;
-	struct err e = { 0 };
-
-	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s", BOOT_DEADLINE_MS / 1000);
-	slot_end(slot, &e);
-}
-
 /* From here on the sandbox exists for any warden to come. */
 static int name_slot(struct slot *slot, const char *id, struct err *e)
 {
@@ -168,8 +161,7 @@ static int boot_slot(struct slot *slot, const struct warden_request *q, const st
 		r = start_guest(slot, settings_fd, e);
 	if (r < 0)
 		return r;
-	loop_timer_init(&slot->timer, slot->w->loop, on_boot_deadline, slot);
-	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + BOOT_DEADLINE_MS);
+	slot_expect_answer(slot);
 	return 0;
 }
 

@@ -168,6 +168,7 @@ static int step_number(struct slot *slot, struct err *e)
 	r = fd_send(slot->guest_fd, "", 1, NULL, 0);
 	if (r < 0)
 		return err_sys(e, r, "let the guest start");
+	slot_expect_answer(slot);
 	return rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
 }
 

@@ -7,19 +7,22 @@
 #include <sys/types.h>
 
 struct harness {
+	const char *option; /* one more for the warden, or NULL */
 	char dir[64];
 	pid_t warden;
 	int fd;
 	uint64_t tag;
 };
 
-/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. */
+/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only h->option is
+ * looked at of what was in *h. */
 int harness_start(struct harness *h, const char *network, int pool, struct err *e);
 /* Only the warden, on the directory that is there. */
 int harness_start_warden(struct harness *h, const char *network, int pool, struct err *e);
 void harness_kill_warden(struct harness *h); /* SIGKILL */
 void harness_stop_warden(struct harness *h); /* closes its socket and waits for it */
-void harness_stop(struct harness *h);	     /* also removes the directory */
+void harness_stop_sandboxes(struct harness *h);
+void harness_stop(struct harness *h); /* all of it, with the directory */
 
 struct warden_request harness_request(struct harness *h, enum warden_op op, const char *id);
 int harness_send(struct harness *h, const struct warden_request *q, int fd);

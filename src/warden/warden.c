@@ -159,13 +159,14 @@ void warden_init(struct warden *w, const struct options *o)
 
 int warden_open(struct warden *w, struct err *e)
 {
-	struct resolvers resolvers;
 	char instance[9];
 	int images = -EBADF, r;
 
 	if (geteuid() != 0)
 		return err_set(e, -EPERM, "the warden must be started by root");
-	r = open_dirs(w, &images, e);
+	r = rootfs_open(&w->rootfs, w->options->attach_layers, e);
+	if (r >= 0)
+		r = open_dirs(w, &images, e);
 	if (r >= 0)
 		r = load_guest(w, e);
 	if (r >= 0)
@@ -173,17 +174,32 @@ int warden_open(struct warden *w, struct err *e)
 	if (r >= 0)
 		r = cgroups_open(&w->cgroups, instance, e);
 	if (r >= 0)
-		r = rootfs_open(&w->rootfs, w->run_fd, e);
+		r = rootfs_use_dir(&w->rootfs, w->run_fd, e);
 	if (r >= 0)
 		r = net_parse(w->options->network, &w->network, e);
-	resolv_read(&resolvers);
+	resolv_read(&w->resolvers);
 	if (r >= 0)
-		r = net_open(&w->network, &resolvers, e);
+		r = net_open(&w->network, &w->resolvers, e);
 	if (r < 0)
 		close_fdp(&images);
 	else
-		r = disk_open(&w->disk, images, &resolvers, e);
+		r = disk_open(&w->disk, images, w->options->plain_layers, &w->resolvers, e);
 	return r < 0 ? r : disk_prepare(&w->disk, w->expected.disk_bytes, e);
+}
+
+void warden_follow_resolvers(struct warden *w)
+{
+	struct resolvers now;
+	struct err e = { 0 };
+
+	resolv_read(&now);
+	if (strcmp(now.text, w->resolvers.text) == 0)
+		return;
+	w->resolvers = now;
+	disk_set_resolvers(&w->disk, &now);
+	if (w->network.enabled && net_apply_rules(&now, &e) < 0)
+		log_error("resolvers.failed", "err=%s", log_quote(str_of(e.msg)));
+	log_info("resolvers.changed", "n=%d", now.n);
 }
 
 void warden_close(struct warden *w)
@@ -261,7 +277,7 @@ static struct slot *known_slot(struct warden *w, const char *key, const char *id
 	(void)snprintf(slot->key, sizeof slot->key, "%s", key);
 	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
 	if (key[0])
-		disk_name(&w->disk, key, &slot->image);
+		disk_find(&w->disk, key, &slot->image);
 	return slot;
 }
 

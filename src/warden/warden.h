@@ -23,6 +23,9 @@ struct options {
 	const char *data_dir, *templates_dir, *network, *guest_path, *template_name;
 	int64_t server_uid, pool, disk_mb;
 	bool debug, probe;
+	/* What a host without loop devices or with an older kernel does anyway: directories instead of
+	 * disk images, layers by path instead of by descriptor. */
+	bool plain_layers, attach_layers;
 };
 int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
 /* Prints what this host can, one line per check; returns the exit status. */
@@ -48,6 +51,7 @@ struct warden {
 	struct network network;
 	struct disk disk;
 	struct rootfs rootfs;
+	struct resolvers resolvers;
 
 	struct list slots;	/* all of them */
 	struct map by_id;	/* those with a name */
@@ -66,6 +70,8 @@ struct warden {
 void warden_init(struct warden *w, const struct options *options);
 int warden_open(struct warden *w, struct err *e);
 void warden_close(struct warden *w);
+/* Follows the host when its name servers change: what is prepared from now on has the new ones. */
+void warden_follow_resolvers(struct warden *w);
 /* Takes over what an earlier warden left: lives with what lives, removes the rest. */
 void warden_adopt(struct warden *w);
 /* Ends what has no name yet; the loop stops when it is gone. Named sandboxes live on. */
@@ -111,7 +117,7 @@ struct slot {
 	uint64_t start_time; /* tells the process from a later one of the same pid */
 	int pid_fd, net_fd, user_fd, guest_fd;
 	struct loop_io exit_io, guest_io;
-	struct loop_timer timer; /* booting: the deadline; ending: the next try */
+	struct loop_timer timer; /* until the guest answers: the deadline; ending: the next try */
 	int64_t pause_ms, deadline_ms;
 
 	struct image image;
@@ -122,7 +128,7 @@ struct slot {
 
 	bool create_pending, start_sent;
 	uint64_t create_tag;
-	int64_t created_us; /* when the request came */
+	int64_t created_us, ended_us; /* when it was asked for, for the debug log */
 	bool cold;
 	struct err why; /* of a failure, or of the end */
 	struct list waiters; /* requests to destroy it */
@@ -145,5 +151,7 @@ void refill_soon(struct warden *w);
 
 /* end.c: taking apart. */
 int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's answers */
+/* A guest that does not answer within BOOT_DEADLINE_MS is ended. */
+void slot_expect_answer(struct slot *slot);
 /* Kills, waits, removes, answers whoever waits, frees. Returns at once. */
 void slot_end(struct slot *slot, const struct err *why);

@@ -2,16 +2,20 @@
 import base64
 import fcntl
 import hashlib
+import http.server
 import json
 import os
 import pathlib
 import pty
 import select
+import shutil
 import signal
+import ssl
 import struct
 import subprocess
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -172,6 +176,29 @@ class Life(Cli):
         self.assertEqual(self.json('sbx', 'create', 'no-such', status=3)['code'], 'not_found')
         self.assertEqual(self.json('sbx', 'ls', '--api-url', NOWHERE, status=7)['code'],
                          'unreachable')
+
+    @unittest.skipUnless(shutil.which('openssl'), 'needs openssl to make a certificate')
+    def test_a_server_that_cannot_prove_its_name_is_refused(self):
+        here = self.scratch()
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-days', '1',
+                        '-subj', '/CN=127.0.0.1', '-keyout', here / 'key', '-out', here / 'cert'],
+                       check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(here / 'cert', here / 'key')
+        asked = []
+
+        class Answer(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked.append(self.path)
+
+        with http.server.HTTPServer(('127.0.0.1', 0), Answer) as server:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            document = self.json('sbx', 'ls', '--api-url',
+                                 f'https://127.0.0.1:{server.server_address[1]}', status=7)
+            server.shutdown()
+        self.assertEqual(document['code'], 'protocol')
+        self.assertEqual(asked, [])
 
     def test_with_stdin_closed_nothing_waits(self):
         box = self.sandbox()

@@ -2,13 +2,14 @@
 adds around it is tested with the SDK."""
 import base64
 import hashlib
+import http.client
 import json
 import os
 import signal
 import time
 import unittest
 
-from harness.guest import ME, STREAM, GuestTest, frame
+from harness.guest import ME, STREAM, Guest, GuestTest, frame
 
 
 class Commands(GuestTest):
@@ -346,3 +347,18 @@ class Terminals(GuestTest):
                                                       'pty': {'size': {'cols': 1, 'rows': 1}}})
             self.assertEqual((status, body['code']), (500, 'internal'))
             self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 'SIGNAL_SIGKILL'})
+
+
+class Stopping(unittest.TestCase):
+    def test_with_streams_open_nothing_is_lost_or_left(self):
+        guest = Guest()
+        streams = [guest.start('sleep', '1').started() for _ in range(3)]
+        watch = guest.open('WatchDir', {'path': '/tmp'}, 'filesystem.Filesystem')
+        watch.next()
+        self.assertEqual(guest.stop(), (0, ''))
+        self.assertEqual(watch.finish()['error']['code'], 'internal')
+        watch.close()
+        for stream in streams:  # no end that would be a lie
+            with self.assertRaises((EOFError, ConnectionError, http.client.IncompleteRead)):
+                stream.finish()
+            stream.close()

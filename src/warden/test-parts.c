@@ -1,0 +1,161 @@
+/* What can be looked at without a sandbox: texts, messages, files. */
+#include "warden/net.h"
+#include "warden/netlink.h"
+#include "warden/resolv.h"
+#include "warden/state.h"
+
+#include "test.h"
+
+#include <arpa/inet.h>
+#include <linux/rtnetlink.h>
+
+TEST(networks_are_parsed_and_numbers_fit_into_them)
+{
+	static const struct {
+		const char *text;
+		int want, max;
+	} cases[] = {
+		{ "10.199.0.0/16", 0, NET_MAX_NUMBER },
+		{ "10.199.0.0/24", 0, 127 },
+		{ "10.199.0.8/29", 0, 3 },
+		{ "none", 0, NET_MAX_NUMBER },
+		{ "10.199.0.1/16", -EINVAL, 0 },
+		{ "10.199.0.0/31", -EINVAL, 0 },
+		{ "10.199.0.0", -EINVAL, 0 },
+		{ "10.199.0/16", -EINVAL, 0 },
+		{ "", -EINVAL, 0 },
+		{ "255.255.255.255.255/16", -EINVAL, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct network net = { 0 };
+
+		ASSERT_EQ(net_parse(cases[i].text, &net, NULL), cases[i].want);
+		if (cases[i].want == 0)
+			ASSERT_EQ(net.max_number, cases[i].max);
+	}
+}
+
+TEST(only_resolvers_a_sandbox_can_reach_are_kept)
+{
+	struct resolvers got = { 0 };
+
+	ASSERT_EQ(resolv_parse(STR("# comment\nnameserver 127.0.0.53\nnameserver 9.9.9.9\n"
+				   "nameserver fe80::1%eth0\nnameserver 10.0.0.2\n"
+				   "search example.org\noptions edns0\nnameserver bad\n"),
+			  &got),
+		2);
+	ASSERT_STR(got.text, "nameserver 9.9.9.9\nnameserver 10.0.0.2\nsearch example.org\n"
+			     "options edns0\n");
+	ASSERT_EQ(got.servers[1].s_addr, htonl(0x0a000002));
+}
+
+TEST(a_long_resolv_conf_is_cut_at_a_line)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(65536);
+	struct resolvers got = { 0 };
+
+	for (int i = 0; i < 500; i++)
+		(void)buf_adds(&text, "search a-rather-long-domain.example.org\n");
+	(void)resolv_parse(buf_str(&text), &got);
+	ASSERT(strlen(got.text) < sizeof got.text);
+	ASSERT_EQ(got.text[strlen(got.text) - 1], '\n');
+}
+
+TEST(the_rules_let_resolvers_through_before_private_networks_are_dropped)
+{
+	CLEANUP(buf_done) struct buf with = BUF_INIT(16384), without = BUF_INIT(16384);
+	struct resolvers some = { 0 }, none = { 0 };
+	const char *dns, *drop;
+
+	(void)resolv_parse(STR("nameserver 10.0.0.2\nnameserver 9.9.9.9\n"), &some);
+	ASSERT_EQ(net_rules(&some, &with), 0);
+	dns = strstr(strstr(with.p, "chain through"), "{ 10.0.0.2, 9.9.9.9 }");
+	drop = strstr(with.p, "10.0.0.0/8");
+	ASSERT(dns && drop && dns < drop);
+	ASSERT_EQ(net_rules(&none, &without), 0);
+	ASSERT(!strstr(without.p, "dport 53"));
+}
+
+TEST(netlink_lengths_follow_what_is_added)
+{
+	struct netlink_batch b = { 0 };
+	struct ifinfomsg head = { 0 };
+	struct nlmsghdr first, second;
+	size_t outer, inner, at;
+
+	netlink_begin(&b, RTM_NEWLINK, NLM_F_CREATE, &head, sizeof head);
+	netlink_add_str(&b, IFLA_IFNAME, "abc"); /* 4 + 4 */
+	outer = netlink_nest(&b, IFLA_LINKINFO); /* 4 */
+	inner = netlink_nest(&b, IFLA_INFO_DATA); /* 4 */
+	netlink_add_u32(&b, 1, 7);		  /* 8 */
+	netlink_nest_end(&b, inner);
+	netlink_nest_end(&b, outer);
+	at = b.n;
+	netlink_begin(&b, RTM_NEWLINK, 0, &head, sizeof head);
+	memcpy(&first, b.data, sizeof first);
+	memcpy(&second, b.data + at, sizeof second);
+	ASSERT_EQ(first.nlmsg_len, sizeof first + sizeof head + 8 + 4 + 4 + 8);
+	ASSERT_EQ(first.nlmsg_len, at);
+	ASSERT_EQ(second.nlmsg_len, sizeof second + sizeof head);
+	ASSERT_EQ(second.nlmsg_seq, 2);
+	ASSERT_EQ(b.requests, 2);
+}
+
+TEST(a_state_file_comes_back_as_it_was_written)
+{
+	char dir[] = "/tmp/atoll-state-XXXXXX";
+	struct state s = { .key = "abcdefghij012345", .pid = 4711, .start_time = 123456789, .number = 7,
+		.loop = -1 };
+	struct state got = { 0 };
+	cleanup_close int fd = -EBADF;
+	int r = -EPERM;
+
+	ASSERT(mkdtemp(dir));
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_EQ(state_write(fd, &s, NULL), 0);
+	if (geteuid() == 0)
+		r = state_read(fd, &got, NULL);
+	(void)dir_remove_tree(AT_FDCWD, dir, NULL);
+	if (geteuid() != 0)
+		TEST_SKIP("only root's state files count");
+	ASSERT_EQ(r, 0);
+	ASSERT_EQ(memcmp(&s, &got, sizeof s), 0);
+}
+
+TEST(state_files_of_any_other_form_are_refused)
+{
+	static const char *const bad[] = { "", "atoll-slot 1\n",
+		"atoll-slot 2\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\n",
+		"atoll-slot 1\nkey ../../../../etc/x\npid 5\nstart 1\nnumber 1\nloop 1\n",
+		"atoll-slot 1\nkey abcdefghij012345\npid 1\nstart 1\nnumber 1\nloop 1\n",
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 0\nloop 1\n",
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 99999\nloop 1\n",
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\nmore\n" };
+	struct state got;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ASSERT_EQ(state_parse(str_of(bad[i]), &got), -EINVAL);
+}
+
+TEST(a_process_is_known_by_its_start_time)
+{
+	uint64_t one = 0, two = 0;
+
+	ASSERT_EQ(process_start_time(getpid(), &one), 0);
+	ASSERT_EQ(process_start_time(getpid(), &two), 0);
+	ASSERT(one > 0);
+	ASSERT_EQ(one, two);
+	ASSERT(process_start_time(0x3fffffff, &one) < 0);
+}
+
+TEST(paths_do_not_leave_their_directory)
+{
+	cleanup_close int dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	cleanup_close int fine = open_beneath(dir, "sys", O_PATH);
+
+	ASSERT(fine >= 0);
+	ASSERT(open_beneath(dir, "self", O_PATH) < 0);
+	ASSERT(open_beneath(dir, "../etc", O_PATH) < 0);
+	ASSERT(open_beneath(dir, "/etc", O_PATH) < 0);
+}
