@@ -95,13 +95,16 @@ static int create_many(const struct target *t, int64_t count, int64_t idle_ms, s
 }
 
 /* Each of `width` processes makes one, all let go at the same moment; `count` such rounds. */
-static int create_together(const struct target *t, int64_t count, int64_t width, struct err *e)
+static int create_together(const struct target *t, int64_t count, int64_t width, int64_t idle_ms,
+	struct err *e)
 {
 	for (int64_t round = 0; round < count; round++) {
-		int64_t start_us = time_now_us() + 50000;
+		int64_t start_us;
 		int failed = 0, status;
 
 		(void)fflush(stdout);
+		sleep_ms(idle_ms);
+		start_us = time_now_us() + 50000;
 		for (int64_t i = 0; i < width; i++) {
 			static struct wire w;
 			char id[64];
@@ -219,37 +222,79 @@ static int spawn_many(int64_t count, char **command, struct err *e)
 	return 0;
 }
 
+/* --- the command line --- */
+
+static int64_t number(const char *text)
+{
+	int64_t value;
+
+	return str_to_int(str_of(text), 0, INT64_MAX, &value) < 0 ? 0 : value;
+}
+
+static int mode_create(struct target *t, char **words, struct err *e)
+{
+	return create_many(t, number(words[0]), number(words[1]), e);
+}
+
+static int mode_together(struct target *t, char **words, struct err *e)
+{
+	return create_together(t, number(words[0]), number(words[1]), number(words[2]), e);
+}
+
+static int mode_exec(struct target *t, char **words, struct err *e)
+{
+	t->id = words[0];
+	t->token = words[1];
+	return exec_many(t, number(words[2]), e);
+}
+
+static int mode_put(struct target *t, char **words, struct err *e)
+{
+	t->id = words[0];
+	t->token = words[1];
+	return transfer(t, "POST", number(words[2]), e);
+}
+
+static int mode_get(struct target *t, char **words, struct err *e)
+{
+	t->id = words[0];
+	t->token = words[1];
+	return transfer(t, "GET", number(words[2]), e);
+}
+
+static const struct {
+	const char *name, *usage;
+	int words; /* behind the port */
+	int (*run)(struct target *t, char **words, struct err *e);
+} modes[] = {
+	{ "create", "PORT COUNT IDLE-MS", 2, mode_create },
+	{ "together", "PORT ROUNDS WIDTH IDLE-MS", 3, mode_together },
+	{ "exec", "PORT ID TOKEN COUNT", 3, mode_exec },
+	{ "put", "PORT ID TOKEN BYTES", 3, mode_put },
+	{ "get", "PORT ID TOKEN BYTES", 3, mode_get },
+};
+
+static int usage(struct err *e)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
+		(void)fprintf(stderr, "usage: bench-client %s %s\n", modes[i].name, modes[i].usage);
+	return err_set(e, -EINVAL, "or: bench-client spawn COUNT COMMAND...");
+}
+
 static int run(int argc, char **argv, struct err *e)
 {
 	struct target t = { .host = "127.0.0.1", .key = getenv("E2B_API_KEY") };
-	int64_t port, a = 0, b = 0;
-	int r;
 
-	if (argc > 3 && strcmp(argv[1], "spawn") == 0 &&
-		str_to_int(str_of(argv[2]), 1, INT64_MAX, &a) == 0)
-		return spawn_many(a, argv + 3, e);
-	if (argc < 3 || str_to_int(str_of(argv[2]), 1, 65535, &port) < 0)
-		return err_set(e, -EINVAL,
-			"usage: bench-client create PORT COUNT IDLE-MS | together PORT ROUNDS "
-			"WIDTH | exec PORT ID TOKEN COUNT | put|get PORT ID TOKEN BYTES | "
-			"spawn COUNT COMMAND...");
-	t.port = (int)port;
-	t.key = t.key ? t.key : "";
-	if (argc == 5 && str_to_int(str_of(argv[3]), 1, INT64_MAX, &a) == 0 &&
-		str_to_int(str_of(argv[4]), 0, INT64_MAX, &b) == 0) {
-		if (strcmp(argv[1], "create") == 0)
-			return create_many(&t, a, b, e);
-		if (strcmp(argv[1], "together") == 0)
-			return create_together(&t, a, b, e);
+	if (argc > 3 && strcmp(argv[1], "spawn") == 0)
+		return spawn_many(number(argv[2]), argv + 3, e);
+	for (size_t i = 0; argc > 2 && i < ARRAY_SIZE(modes); i++) {
+		if (strcmp(argv[1], modes[i].name) != 0 || argc != 3 + modes[i].words)
+			continue;
+		t.port = (int)number(argv[2]);
+		t.key = t.key ? t.key : "";
+		return modes[i].run(&t, argv + 3, e);
 	}
-	r = argc == 6 ? str_to_int(str_of(argv[5]), 1, INT64_MAX, &a) : -EINVAL;
-	if (r < 0)
-		return err_set(e, r, "bad arguments for %s", argv[1]);
-	t.id = argv[3];
-	t.token = argv[4];
-	if (strcmp(argv[1], "exec") == 0)
-		return exec_many(&t, a, e);
-	return transfer(&t, strcmp(argv[1], "put") == 0 ? "POST" : "GET", a, e);
+	return usage(e);
 }
 
 int main(int argc, char **argv)

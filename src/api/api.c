@@ -186,6 +186,8 @@ static void body_read(void *arg, int r, struct str body)
 
 	if (r == -E2BIG) {
 		api_fail_status(call, 413, "the request body is larger than 16 MiB");
+	} else if (r == -EPROTO) {
+		api_fail_status(call, 400, "the request body is framed wrongly");
 	} else if (r < 0) {
 		http_abort(call->x);
 	} else {

@@ -28,6 +28,7 @@ typedef int (*process_event_fn)(void *arg, const struct process_event *event, st
 
 struct event_stream {
 	struct connect_reader reader;
+	struct buf bytes; /* of the frame in hand */
 	process_event_fn fn;
 	void *arg;
 	bool is_started, is_ended, is_closed;

@@ -68,6 +68,14 @@ TEST(streams_become_events)
 			  "!{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"late\"}}" },
 			0,
 			"started pid=7 err 'hi' alive out 'hi' closed deadline_exceeded: late " },
+		/* the same bytes in another spelling */
+		{ { "{\"event\":{\"start\":{\"pid\":7}}}",
+			  "{\"event\":{\"data\":{\"stdout\":\"aG8\\/\"}}}",
+			  "{ \"event\":{\"data\":{\"stdout\":\"aG8/\"}}}",
+			  "{\"event\":{\"data\":{\"stdout\":\"aG8/\"}}}", "!{}" },
+			0, "started pid=7 out 'ho?' out 'ho?' out 'ho?' closed " },
+		{ { "{\"event\":{\"start\":{}}}", "{\"event\":{\"data\":{\"stdout\":\"!\"}}}" },
+			-EPROTO, "started " },
 		/* zero values may be left out; numbers may come as text */
 		{ { "{\"event\":{\"start\":{\"pid\":\"7\"}}}", "{\"event\":{\"end\":{}}}", "!{}" },
 			0, "started pid=7 ended 0/0 closed " },

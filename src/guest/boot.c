@@ -1,9 +1,9 @@
 /* From a cloned process to a sealed sandbox, in three parts: what no template changes (done while
  * nobody waits), the root file system (usually guessed right and done early as well), and the name.
  *
- * Until the pivot the host's file system is visible, which is why devices can be cloned from it and a
- * dynamically linked build can start. Everything is mounted detached and moved into place, so there
- * is no scratch directory and nothing that a failure could leave behind. */
+ * Until the pivot the host's file system is visible, which is why devices can be cloned from it and
+ * a dynamically linked build can start. Everything is mounted detached and moved into place, so
+ * there is no scratch directory and nothing that a failure could leave behind. */
 #include "guest/boot.h"
 #include "guest/seccomp.h"
 
@@ -20,7 +20,7 @@
 #define HOSTNAME "atoll"
 
 enum {
-	LISTEN_FD = 4, /* where the listening socket lives while the guest waits for START */
+	LISTEN_FD = 4,      /* where the listening socket lives while the guest waits for START */
 	NOFILE_SOFT = 1024, /* more breaks select(); programs that want more raise it themselves */
 	PLAIN = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
 };
@@ -68,8 +68,8 @@ static int mount_part(const struct part *part, int *ret, struct err *e)
 	if (fs < 0)
 		return err_sys(e, -errno, "open file system type %s", part->type);
 	for (size_t i = 0; i < ARRAY_SIZE(part->options) && part->options[i].key; i++)
-		if (fsconfig(fs, FSCONFIG_SET_STRING, part->options[i].key, part->options[i].value, 0) <
-			0)
+		if (fsconfig(fs, FSCONFIG_SET_STRING, part->options[i].key, part->options[i].value,
+			    0) < 0)
 			return err_sys(e, -errno, "%s option %s", part->type, part->options[i].key);
 	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return err_sys(e, -errno, "create %s", part->type);
@@ -87,7 +87,7 @@ static bool shows_memory_limit(int cgroup_fd)
 	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
 
 	return file_read(cgroup_fd, "cgroup.controllers", &text, NULL) >= 0 &&
-		strstr(buf_str(&text).p, "memory");
+	       strstr(buf_str(&text).p, "memory");
 }
 
 static int fill_dev(int dev_fd, struct err *e)
@@ -105,8 +105,8 @@ static int fill_dev(int dev_fd, struct err *e)
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		if (mkdirat(dev_fd, dirs[i], 0755) < 0)
 			return err_sys(e, -errno, "make /dev/%s", dirs[i]);
-	/* Shared memory needs no file system of its own: it is a tmpfs already, and a superblock less
-	 * per sandbox. The memory limit bounds it. */
+	/* Shared memory needs no file system of its own: it is a tmpfs already, and a superblock
+	 * less per sandbox. The memory limit bounds it. */
 	if (fchmodat(dev_fd, "shm", 01777, 0) < 0)
 		return err_sys(e, -errno, "open /dev/shm for all");
 	for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
@@ -138,7 +138,8 @@ static int prepare_mounts(struct prepared *p, struct err *e)
 	}
 	/* A user namespace may not make device nodes, but it may show the host's harmless ones. */
 	for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
-		p->devices[i] = open_tree(AT_FDCWD, devices[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		p->devices[i] =
+			open_tree(AT_FDCWD, devices[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 		if (p->devices[i] < 0)
 			return err_sys(e, -errno, "clone %s", devices[i]);
 	}
@@ -183,7 +184,8 @@ static int put(int mount_fd, const char *path, struct err *e)
 
 	if (target < 0)
 		return err_sys(e, -errno, "open %s", path);
-	if (move_mount(mount_fd, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+	if (move_mount(mount_fd, "", target, "",
+		    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		return err_sys(e, -errno, "mount on %s", path);
 	return 0;
 }
@@ -261,8 +263,8 @@ static int freeze(const char *path, struct err *e)
 static int mask_host(struct err *e)
 {
 	static const char *const hidden[] = { "/proc/acpi", "/proc/asound", "/proc/kallsyms",
-		"/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi",
-		"/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
+		"/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+		"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
 		"/sys/devices/virtual/powercap" };
 	static const char *const frozen[] = { "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
 		"/proc/sysrq-trigger" };
@@ -372,9 +374,10 @@ static int receive(enum guest_step step, struct guest_boot *ret, int *fds, int n
 		return err_sys(e, (int)size, "receive from the warden");
 	if (size == 0)
 		return err_set(e, -ECANCELED, "the warden has gone");
-	if (size != sizeof *ret || ret->version != WARDEN_VERSION || ret->step != step || n != n_fds ||
-		!memchr(ret->id, '\0', sizeof ret->id))
-		r = err_set(e, -EPROTO, "unexpected message of %zd bytes and %d descriptors", size, n);
+	if (size != sizeof *ret || ret->version != WARDEN_VERSION || ret->step != step ||
+		n != n_fds || !memchr(ret->id, '\0', sizeof ret->id))
+		r = err_set(e, -EPROTO, "unexpected message of %zd bytes and %d descriptors", size,
+			n);
 	for (int i = 0; i < n; i++) {
 		if (r < 0)
 			(void)close(got[i]);
@@ -411,7 +414,7 @@ static int wait_for_root(struct err *e)
 {
 	struct prepared p;
 	struct guest_boot message;
-	int fds[GUEST_ROOT_FDS], r;
+	int fds[GUEST_ROOT_FDS] = { -EBADF, -EBADF }, r;
 
 	memset(&p, 0xff, sizeof p); /* all -1: nothing open */
 	r = prepare(&p, e);
@@ -431,31 +434,44 @@ bool boot_is_wanted(void)
 	int type = 0;
 	socklen_t n = sizeof type;
 
-	return getpid() == 1 &&
-		getsockopt(WARDEN_GUEST_FD, SOL_SOCKET, SO_TYPE, &type, &n) == 0 &&
-		type == SOCK_SEQPACKET;
+	return getpid() == 1 && getsockopt(WARDEN_GUEST_FD, SOL_SOCKET, SO_TYPE, &type, &n) == 0 &&
+	       type == SOCK_SEQPACKET;
 }
 
-int boot_wait(struct boot *ret, struct err *e)
+/* Tells the warden of a failure, unless it has gone. */
+static int fail(int r, const struct err *why)
+{
+	if (r < 0 && r != -ECANCELED)
+		answer(WARDEN_GUEST_FD, r, why->msg);
+	return r;
+}
+
+int boot_prepare(struct boot *ret, struct err *e)
 {
 	struct err mine = { 0 }, *why = e ? e : &mine;
-	struct guest_boot message;
-	int settings_fd = -EBADF, r;
+	int r;
 
 	(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
 	r = wait_for_root(why);
-	if (r >= 0) {
-		answer(WARDEN_GUEST_FD, 0, "");
-		r = receive(GUEST_START, &message, &settings_fd, GUEST_START_FDS, why);
-	}
-	if (r < 0) {
-		if (r != -ECANCELED)
-			answer(WARDEN_GUEST_FD, r, why->msg);
-		return r;
-	}
-	*ret = (struct boot){ .listen_fd = LISTEN_FD, .settings_fd = settings_fd,
+	if (r < 0)
+		return fail(r, why);
+	*ret = (struct boot){ .listen_fd = LISTEN_FD,
+		.settings_fd = -EBADF,
 		.warden_fd = WARDEN_GUEST_FD };
-	memcpy(ret->id, message.id, sizeof ret->id);
+	return 0;
+}
+
+int boot_wait(struct boot *b, struct err *e)
+{
+	struct err mine = { 0 }, *why = e ? e : &mine;
+	struct guest_boot message;
+	int r;
+
+	answer(b->warden_fd, 0, "");
+	r = receive(GUEST_START, &message, &b->settings_fd, GUEST_START_FDS, why);
+	if (r < 0)
+		return fail(r, why);
+	memcpy(b->id, message.id, sizeof b->id);
 	return 0;
 }
 

@@ -1,36 +1,44 @@
 /* boot - how the guest becomes PID 1 of its sandbox.
  * Owns:   the warden's socket (descriptor 3) from exec until the guest serves; everything between a
- *         cloned process and a sealed sandbox: mounts, pivot, limits, capabilities, system call filter.
- * Uses:   base, the warden's wire (warden/proto.h), seccomp.h.
- * Never:  serves a byte, knows what the settings mean, leaves a descriptor of the host open.
+ *         cloned process and a sealed sandbox: mounts, pivot, limits, capabilities, system call
+ *filter. Uses:   base, the warden's wire (warden/proto.h), seccomp.h. Never:  serves a byte, knows
+ *what the settings mean, leaves a descriptor of the host open.
  *
  * The order in main():
- *	if (boot_is_wanted()) r = boot_wait(&boot, &e);	 else: development mode, `--listen ADDRESS`
- *	... set up, listen on boot.listen_fd, read boot.settings_fd ...
- *	boot_ready(&boot, 0, "");			 or: boot_ready(&boot, e.code, e.msg), then exit
- * boot_wait must come first, before any thread, descriptor or signal handler. */
+ *	if (!boot_is_wanted()) development mode, `--listen ADDRESS`
+ *	boot_prepare(&boot, &e);	sealed in, nobody's yet: a good time for all set-up
+ *	boot_wait(&boot, &e);		perhaps for hours; from here on somebody waits for us
+ *	... read boot.settings_fd ...
+ *	boot_ready(&boot, 0, "");	or: boot_ready(&boot, e.code, e.msg), then exit
+ * boot_prepare must come first, before any thread, descriptor or signal handler. */
 #pragma once
 
 #include "base/base.h"
 #include "warden/proto.h"
 
 struct boot {
-	int listen_fd;	 /* listening Unix stream socket, not accepted from yet; non-blocking, CLOEXEC */
+	int listen_fd; /* listening Unix stream socket, not accepted from yet; non-blocking, CLOEXEC
+			*/
 	int settings_fd; /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
-	int warden_fd;	 /* for boot_ready only */
+	int warden_fd;   /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
 };
-#define BOOT_INIT { .listen_fd = -EBADF, .settings_fd = -EBADF, .warden_fd = -EBADF }
+#define BOOT_INIT                                                               \
+	{                                                                       \
+		.listen_fd = -EBADF, .settings_fd = -EBADF, .warden_fd = -EBADF \
+	}
 
 /* True when a warden started this program: PID 1 with a SOCK_SEQPACKET socket as descriptor 3. */
 bool boot_is_wanted(void);
 
-/* Prepares the sandbox, then waits, perhaps for hours, until it is given out. On success the process
- * is PID 1 in the sandbox: its root is the template's, its capabilities and system calls are
- * restricted, cwd is "/", umask 022, no other descriptor than 0-2 (all /dev/null) and those in *ret
- * is open. On failure the warden has been told and the caller only exits. -ECANCELED: the warden has
- * no use for this process (end of file before a boot message): exit 0 without a word. */
-int boot_wait(struct boot *ret, struct err *e);
+/* Prepares the sandbox and waits for its root. On success the process is PID 1 in the sandbox: its
+ * root is the template's, its capabilities and system calls are restricted, cwd is "/", umask 022,
+ * no other descriptor than 0-2 (all /dev/null) and those in *ret is open, and listen_fd may be
+ * listened on. On failure the warden has been told and the caller only exits. -ECANCELED: the
+ * warden has no use for this process (end of file): exit 0 without a word. */
+int boot_prepare(struct boot *ret, struct err *e);
+/* Waits until the sandbox is given out, and fills in settings_fd and id. Fails as boot_prepare. */
+int boot_wait(struct boot *b, struct err *e);
 
 /* The one answer to the warden; closes the socket. code 0: the guest serves. Otherwise -errno and
  * what a person will read. */

@@ -3,6 +3,7 @@
 #include "guest/guest.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -39,10 +40,13 @@ static void on_stop(void *arg, int signo)
  * an error of write, not our end. */
 static void reset_signals(void)
 {
+	/* By the system call itself: libc keeps two signals of its own out of reach, and whoever
+	 * started us may have ignored them. The kernel's form of the struct: all zero is the default. */
+	unsigned long standard[4] = { 0 };
 	sigset_t none;
 
 	for (int signo = 1; signo < NSIG; signo++)
-		(void)signal(signo, SIG_DFL);
+		(void)syscall(SYS_rt_sigaction, signo, standard, NULL, (size_t)(NSIG - 1) / 8);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
@@ -110,18 +114,23 @@ static int run_booted(struct program *p)
 {
 	struct boot boot = BOOT_INIT;
 	struct err e = { 0 };
-	int r = boot_wait(&boot, &e);
+	int r = boot_prepare(&boot, &e);
 
 	if (r < 0)
 		return r == -ECANCELED ? 0 : 1;
+	/* Nobody waits yet: all that does not depend on the settings is done now. */
 	reset_signals();
 	r = loop_new(&p->loop, &e);
 	if (r == 0)
 		r = guest_init(&p->guest, p->loop, &e);
 	if (r == 0)
-		r = read_settings(&p->guest, boot.settings_fd, &e);
-	if (r == 0)
 		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
+	if (r == 0) {
+		r = boot_wait(&boot, &e);
+		if (r < 0)
+			return r == -ECANCELED ? 0 : 1;
+		r = read_settings(&p->guest, boot.settings_fd, &e);
+	}
 	boot_ready(&boot, r, e.msg);
 	boot_done(&boot);
 	if (r < 0)

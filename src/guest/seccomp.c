@@ -1,8 +1,8 @@
-/* The filter is an allow-list of ranges, searched as a binary tree: the kernel runs a new filter once
- * for every call number when it is loaded, so depth is what loading costs (a linear list: 0.7 ms, this:
- * 0.04 ms). The model is Docker's default profile without any extra capability. What is absent from
- * the table fails with EPERM; calls newer than this table fail with ENOSYS, so that a libc falls back
- * to what it knows. That includes the x32 numbers, which begin at 0x40000000. */
+/* The filter is an allow-list of ranges, searched as a binary tree: the kernel runs a new filter
+ * once for every call number when it is loaded, so depth is what loading costs (a linear list: 0.7
+ * ms, this: 0.04 ms). The model is Docker's default profile without any extra capability. What is
+ * absent from the table fails with EPERM; calls newer than this table fail with ENOSYS, so that a
+ * libc falls back to what it knows. That includes the x32 numbers, which begin at 0x40000000. */
 #include "guest/seccomp.h"
 
 #include <linux/audit.h>
@@ -33,12 +33,11 @@ static const struct range allowed[] = {
 	{ SYS_modify_ldt, SYS_modify_ldt },
 	/* pivot_root, _sysctl */
 	{ SYS_prctl, SYS_sync },
-	/* acct, settimeofday, mount, umount2, swapon, swapoff, reboot, sethostname, setdomainname, iopl,
-	 * ioperm, modules, quotactl, nfsservctl, unused numbers */
+	/* acct, settimeofday, mount, umount2, swapon, swapoff, reboot, sethostname, setdomainname,
+	 * iopl, ioperm, modules, quotactl, nfsservctl, unused numbers */
 	{ SYS_gettid, SYS_get_thread_area },
 	/* lookup_dcookie */
-	{ SYS_epoll_create, SYS_epoll_create },
-	{ SYS_remap_file_pages, SYS_timer_delete },
+	{ SYS_epoll_create, SYS_epoll_create }, { SYS_remap_file_pages, SYS_timer_delete },
 	/* clock_settime */
 	{ SYS_clock_gettime, SYS_utimes },
 	/* vserver, mbind, set_mempolicy, get_mempolicy */
@@ -98,8 +97,7 @@ static const struct range allowed[] = {
 	/* mbind, get_mempolicy, set_mempolicy, migrate_pages, move_pages */
 	{ SYS_rt_tgsigqueueinfo, SYS_rt_tgsigqueueinfo },
 	/* perf_event_open */
-	{ SYS_accept4, SYS_recvmmsg },
-	{ SYS_wait4, SYS_prlimit64 },
+	{ SYS_accept4, SYS_recvmmsg }, { SYS_wait4, SYS_prlimit64 },
 	/* fanotify_init */
 	{ SYS_fanotify_mark, SYS_name_to_handle_at },
 	/* open_by_handle_at, clock_adjtime */
@@ -112,7 +110,7 @@ static const struct range allowed[] = {
 	{ SYS_execveat, SYS_execveat },
 	/* userfaultfd */
 	{ SYS_membarrier, SYS_rseq },
-	/* kexec_file_load */
+/* kexec_file_load */
 #else
 #error "seccomp.c has no table for this architecture"
 #endif
@@ -127,16 +125,17 @@ static const struct range allowed[] = {
 	/* mount_setattr, quotactl_fd */
 	{ SYS_landlock_create_ruleset, SYS_futex_waitv },
 	/* set_mempolicy_home_node */
-	{ 451, 456 }, /* cachestat, fchmodat2, map_shadow_stack, futex_wake, futex_wait, futex_requeue */
+	{ 451, 456 }, /* cachestat, fchmodat2, map_shadow_stack, futex_wake, futex_wait,
+			 futex_requeue */
 	/* statmount, listmount, lsm_* */
 	{ 462, 466 }, /* mseal, setxattrat, getxattrat, listxattrat, removexattrat */
 };
 
 enum verdict {
 	ALLOW,
-	REFUSE,	 /* EPERM */
+	REFUSE,  /* EPERM */
 	UNKNOWN, /* ENOSYS */
-	CLONE,	 /* allowed without namespace flags */
+	CLONE,   /* allowed without namespace flags */
 	UNSHARE,
 	PERSONALITY,
 	SOCKET,
@@ -166,7 +165,7 @@ enum {
 	MAX_STARTS = 160,
 	/* CLONE_NEWTIME is left out: in clone it would be part of the exit signal. */
 	NAMESPACE_FLAGS = CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |
-		CLONE_NEWNET | CLONE_NEWCGROUP,
+			  CLONE_NEWNET | CLONE_NEWCGROUP,
 	TIME_NAMESPACE_FLAG = 0x80,
 };
 
@@ -229,8 +228,8 @@ static void emit_one_of(struct assembler *a, const uint32_t *values, size_t n, u
 {
 	emit_load(a, offsetof(struct seccomp_data, args[0]));
 	for (size_t i = 0; i < n; i++)
-		emit(a, (struct sock_filter)BPF_JUMP(
-				BPF_JMP | BPF_JEQ | BPF_K, values[i], (uint8_t)(n - i), 0));
+		emit(a, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, values[i],
+				(uint8_t)(n - i), 0));
 	emit_return(a, otherwise);
 	emit_return(a, SECCOMP_RET_ALLOW);
 }

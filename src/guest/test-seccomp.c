@@ -23,7 +23,8 @@ static int errno_of(int64_t number, int64_t a, int64_t b)
 	program.len = (unsigned short)seccomp_build(filter);
 	pid = fork();
 	if (pid == 0) {
-		/* A test may run as anybody, so this one process gives up its privileges instead. */
+		/* A test may run as anybody, so this one process gives up its privileges instead.
+		 */
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 			syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 			_exit(255);
@@ -47,13 +48,14 @@ TEST(ordinary_calls_get_through)
 
 TEST(what_concerns_the_host_is_refused)
 {
-	static const int64_t numbers[] = { SYS_mount, SYS_umount2, SYS_pivot_root, SYS_setns, SYS_bpf,
-		SYS_perf_event_open, SYS_keyctl, SYS_add_key, SYS_request_key, SYS_userfaultfd,
-		SYS_io_uring_setup, SYS_io_uring_enter, SYS_kexec_load, SYS_init_module,
-		SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_swapon, SYS_syslog,
-		SYS_open_by_handle_at, SYS_sethostname, SYS_clock_settime, SYS_settimeofday,
-		SYS_fsopen, SYS_fsmount, SYS_move_mount, SYS_open_tree, SYS_mount_setattr,
-		SYS_pidfd_getfd, SYS_acct, SYS_quotactl, SYS_move_pages, SYS_fanotify_init };
+	static const int64_t numbers[] = { SYS_mount, SYS_umount2, SYS_pivot_root, SYS_setns,
+		SYS_bpf, SYS_perf_event_open, SYS_keyctl, SYS_add_key, SYS_request_key,
+		SYS_userfaultfd, SYS_io_uring_setup, SYS_io_uring_enter, SYS_kexec_load,
+		SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_reboot, SYS_swapon,
+		SYS_syslog, SYS_open_by_handle_at, SYS_sethostname, SYS_clock_settime,
+		SYS_settimeofday, SYS_fsopen, SYS_fsmount, SYS_move_mount, SYS_open_tree,
+		SYS_mount_setattr, SYS_pidfd_getfd, SYS_acct, SYS_quotactl, SYS_move_pages,
+		SYS_fanotify_init };
 
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (errno_of(numbers[i], 0, 0) != EPERM)
@@ -75,7 +77,8 @@ TEST(namespaces_cannot_be_made)
 
 TEST(address_families_with_a_bad_record_are_not_there)
 {
-	static const int64_t families[] = { AF_ALG, AF_VSOCK, AF_KEY, AF_TIPC, AF_CAN, AF_BLUETOOTH };
+	static const int64_t families[] = { AF_ALG, AF_VSOCK, AF_KEY, AF_TIPC, AF_CAN,
+		AF_BLUETOOTH };
 
 	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
 		ASSERT_EQ(errno_of(SYS_socket, families[i], SOCK_DGRAM), EAFNOSUPPORT);

@@ -16,14 +16,21 @@ static void close_stream(FILE **file)
 		(void)endmntent(*file);
 }
 
-static bool has_word(const char *text, const char *word)
+/* Whether a list of controllers, as the kernel writes it, has all that limits need. */
+static bool has_all(const struct buf *list)
 {
-	struct str rest = str_trim(str_of(text)), field;
+	int found = 0;
 
-	while (str_split(&rest, ' ', &field))
-		if (str_is(str_trim(field), word))
-			return true;
-	return false;
+	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++) {
+		struct str rest = buf_str(list), word;
+
+		while (str_split(&rest, ' ', &word)) {
+			while (word.n && word.p[word.n - 1] == '\n')
+				word.n--;
+			found += str_is(word, controller_names[i]);
+		}
+	}
+	return found == CGROUP_CONTROLLERS;
 }
 
 static bool unified_has_all(const char *root)
@@ -32,14 +39,7 @@ static bool unified_has_all(const char *root)
 	char path[300];
 
 	(void)snprintf(path, sizeof path, "%s/cgroup.controllers", root);
-	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
-		return false;
-	while (text.n && text.p[text.n - 1] == '\n')
-		text.p[--text.n] = '\0';
-	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++)
-		if (!has_word(buf_str(&text).p, controller_names[i]))
-			return false;
-	return true;
+	return file_read(AT_FDCWD, path, &text, NULL) >= 0 && has_all(&text);
 }
 
 /* Fills roots[]: old hierarchies by controller, the unified one last. */
@@ -56,7 +56,8 @@ static int find_roots(struct cgroups *cg, struct err *e)
 		if (strcmp(m->mnt_type, "cgroup2") == 0)
 			(void)snprintf(cg->roots[CGROUP_CONTROLLERS], sizeof cg->roots[0], "%s",
 				m->mnt_dir);
-		for (size_t i = 0; i < CGROUP_CONTROLLERS && strcmp(m->mnt_type, "cgroup") == 0; i++)
+		for (size_t i = 0; i < CGROUP_CONTROLLERS && strcmp(m->mnt_type, "cgroup") == 0;
+			i++)
 			if (hasmntopt(m, controller_names[i]))
 				(void)snprintf(cg->roots[i], sizeof cg->roots[0], "%s", m->mnt_dir);
 	}
@@ -67,12 +68,11 @@ static int find_roots(struct cgroups *cg, struct err *e)
 static int enable_controllers(int dir_fd, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
-	struct str rest;
+	int r = file_read(dir_fd, "cgroup.subtree_control", &text, e);
 
-	if (file_read(dir_fd, "cgroup.subtree_control", &text, e) < 0)
-		return e ? e->code : -EIO;
-	rest = buf_str(&text);
-	if (strstr(rest.p, "memory") && strstr(rest.p, "cpu") && strstr(rest.p, "pids"))
+	if (r < 0)
+		return r;
+	if (has_all(&text))
 		return 0;
 	return file_write(dir_fd, "cgroup.subtree_control", STR("+memory +cpu +pids"), e);
 }
@@ -131,7 +131,8 @@ int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 	for (size_t i = 0; r >= 0 && !cg->unified_limits && i < CGROUP_CONTROLLERS; i++) {
 		if (!cg->roots[i][0])
 			r = err_set(e, -ENODEV,
-				"this host has no '%s' cgroup controller: mount cgroup2 on /sys/fs/cgroup, or"
+				"this host has no '%s' cgroup controller: mount cgroup2 on "
+				"/sys/fs/cgroup, or"
 				" boot with cgroup_enable=%s",
 				controller_names[i], controller_names[i]);
 		else
@@ -275,7 +276,8 @@ int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits 
 
 bool cgroup_kill(const struct cgroups *cg, const char *key)
 {
-	return cg->unified_fd >= 0 && write_value(cg->unified_fd, key, "cgroup.kill", "1", NULL) >= 0;
+	return cg->unified_fd >= 0 &&
+	       write_value(cg->unified_fd, key, "cgroup.kill", "1", NULL) >= 0;
 }
 
 int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)
@@ -322,7 +324,8 @@ bool cgroup_holds(const struct cgroups *cg, const char *key, pid_t pid)
 		return false;
 	rest = buf_str(&text);
 	while (str_split(&rest, '\n', &line))
-		if (line.n > strlen(wanted) && str_is(str_from(line, line.n - strlen(wanted)), wanted))
+		if (line.n > strlen(wanted) &&
+			str_is(str_from(line, line.n - strlen(wanted)), wanted))
 			return true;
 	return false;
 }
@@ -330,7 +333,8 @@ bool cgroup_holds(const struct cgroups *cg, const char *key, pid_t pid)
 void cgroup_each(const struct cgroups *cg, void (*fn)(void *arg, const char *key), void *arg)
 {
 	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-		int fd = hierarchy(cg, i) < 0 ? -EBADF : openat(hierarchy(cg, i), ".",
+		int fd = hierarchy(cg, i) < 0 ? -EBADF
+					      : openat(hierarchy(cg, i), ".",
 							O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 		struct dirent *entry;

@@ -1,6 +1,6 @@
-/* cgroups - limits, membership and the kill switch of each sandbox, on hosts of either kind: the unified
- * hierarchy, or the old ones with (hybrid) or without a unified one beside them. Each sandbox has one
- * directory, atoll/INSTANCE/KEY, in every hierarchy used. */
+/* cgroups - limits, membership and the kill switch of each sandbox, on hosts of either kind: the
+ * unified hierarchy, or the old ones with (hybrid) or without a unified one beside them. Each
+ * sandbox has one directory, atoll/INSTANCE/KEY, in every hierarchy used. */
 #pragma once
 
 #include "base/base.h"
@@ -19,12 +19,15 @@ struct limits {
 
 struct cgroups {
 	char instance[16];
-	bool unified_limits;			/* the unified hierarchy has the controllers */
-	int unified_fd;				/* atoll/INSTANCE there, or -EBADF */
-	int legacy_fd[CGROUP_CONTROLLERS];	/* atoll/INSTANCE in the old hierarchies, or -EBADF */
+	bool unified_limits;               /* the unified hierarchy has the controllers */
+	int unified_fd;                    /* atoll/INSTANCE there, or -EBADF */
+	int legacy_fd[CGROUP_CONTROLLERS]; /* atoll/INSTANCE in the old hierarchies, or -EBADF */
 	char roots[CGROUP_CONTROLLERS + 1][256]; /* mount points, for removing at the end */
 };
-#define CGROUPS_INIT { .unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF } }
+#define CGROUPS_INIT                                                          \
+	{                                                                     \
+		.unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF } \
+	}
 
 /* Finds the hierarchies and makes atoll/INSTANCE in them. */
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e);
@@ -34,8 +37,9 @@ void cgroups_close(struct cgroups *cg);
 int cgroup_make(const struct cgroups *cg, const char *key, struct err *e);
 /* The directory to be born in (CLONE_INTO_CGROUP), or -EBADF where there is none. */
 int cgroup_open_unified(const struct cgroups *cg, const char *key, int *ret, struct err *e);
-/* Descriptors of cgroup.procs in the old hierarchies: a process that writes "0" there joins. Waiting
- * for the kernel's grace period is then the joining process's business, not the warden's. */
+/* Descriptors of cgroup.procs in the old hierarchies: a process that writes "0" there joins.
+ * Waiting for the kernel's grace period is then the joining process's business, not the warden's.
+ */
 int cgroup_open_legacy(const struct cgroups *cg, const char *key, int fds[CGROUP_CONTROLLERS],
 	int *ret_n, struct err *e);
 /* Writes only what differs from `now`, which is what was set before (zero: nothing). */

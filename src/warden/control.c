@@ -28,7 +28,7 @@ static void hang_up(struct warden *w)
 {
 	loop_io_remove(&w->control);
 	LIST_EACH(&w->replies, node)
-		free_reply(container_of(node, struct reply, node));
+	free_reply(container_of(node, struct reply, node));
 	warden_leave(w);
 }
 
@@ -37,8 +37,8 @@ static void flush(struct warden *w)
 	LIST_EACH(&w->replies, node)
 	{
 		struct reply *reply = container_of(node, struct reply, node);
-		int r = fd_send(WARDEN_CONTROL_FD, &reply->message, sizeof reply->message, reply->fds,
-			reply->n_fds);
+		int r = fd_send(WARDEN_CONTROL_FD, &reply->message, sizeof reply->message,
+			reply->fds, reply->n_fds);
 
 		if (r == -EAGAIN || r == -ENOBUFS) {
 			loop_io_set(&w->control, EPOLLOUT);
@@ -61,7 +61,9 @@ void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const 
 	if (!w->control.loop)
 		return;
 	reply = XNEW(struct reply);
-	reply->message = (struct warden_reply){ .version = WARDEN_VERSION, .kind = kind, .tag = tag,
+	reply->message = (struct warden_reply){ .version = WARDEN_VERSION,
+		.kind = kind,
+		.tag = tag,
 		.e = *why };
 	(void)snprintf(reply->message.id, sizeof reply->message.id, "%s", id);
 	/* The caller's descriptors are the caller's; an answer may have to wait. */
@@ -143,5 +145,5 @@ void control_close(struct warden *w)
 {
 	loop_io_remove(&w->control);
 	LIST_EACH(&w->replies, node)
-		free_reply(container_of(node, struct reply, node));
+	free_reply(container_of(node, struct reply, node));
 }

@@ -83,14 +83,14 @@ static uint32_t seed_hash(const struct disk *disk)
 
 static int make_blank(const struct disk *disk, const char *name, uint64_t mib, struct err *e)
 {
-	/* A small journal: without one, ext4 becomes slow after mass deletes. All tables together at
-	 * the front, not written ahead, and no backups of what nobody will ever repair: a blank of
-	 * 10 GiB is 140 KiB in four pieces, which is what every sandbox pays for. */
+	/* A small journal: without one, ext4 becomes slow after mass deletes. All tables together
+	 * at the front, not written ahead, and no backups of what nobody will ever repair: a blank
+	 * of 10 GiB is 140 KiB in four pieces, which is what every sandbox pays for. */
+	static const char extended[] = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,"
+				       "packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0";
 	static const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-J",
-		"size=4", "-G", "4096", "-O", "sparse_super2,^resize_inode", "-E",
-		"lazy_itable_init=1,lazy_journal_init=1,nodiscard,packed_meta_blocks=1,num_backup_sb=0,"
-		"root_owner=0:0",
-		"-d", ".seed", ".blank", NULL };
+		"size=4", "-G", "4096", "-O", "sparse_super2,^resize_inode", "-E", extended, "-d",
+		".seed", ".blank", NULL };
 	cleanup_close int fd = -EBADF;
 	int r = make_layer(disk, ".seed", NULL, e);
 

@@ -2,21 +2,24 @@
  * detached, so that nothing of it is visible on the host and all of it goes with its last user. The
  * size of the image is the hard limit, and deleting it is one unlink.
  *
- * Images are copies of a blank one, made once per size, which already holds upper/ with the files that
- * every sandbox gets (hosts, hostname, resolv.conf) and work/. Where the host has no loop devices
- * a plain directory takes the image's place: it works, without a limit. */
+ * Images are copies of a blank one, made once per size, which already holds upper/ with the files
+ * that every sandbox gets (hosts, hostname, resolv.conf) and work/. Where the host has no loop
+ * devices a plain directory takes the image's place: it works, without a limit. */
 #pragma once
 
 #include "base/base.h"
 #include "warden/resolv.h"
 
 struct disk {
-	int dir_fd; /* DATA/images */
+	int dir_fd;     /* DATA/images */
 	int control_fd; /* /dev/loop-control, or -EBADF: plain directories */
 	bool no_direct_io;
 	char resolv_conf[sizeof((struct resolvers *)0)->text];
 };
-#define DISK_INIT { .dir_fd = -EBADF, .control_fd = -EBADF }
+#define DISK_INIT                                      \
+	{                                              \
+		.dir_fd = -EBADF, .control_fd = -EBADF \
+	}
 
 struct image {
 	char name[64]; /* in DATA/images; empty: none */
@@ -24,7 +27,10 @@ struct image {
 	int device_fd; /* of the loop device, until it is mounted */
 	int mount_fd;  /* detached mount with upper/ and work/ */
 };
-#define IMAGE_INIT { .loop = -1, .device_fd = -EBADF, .mount_fd = -EBADF }
+#define IMAGE_INIT                                                  \
+	{                                                           \
+		.loop = -1, .device_fd = -EBADF, .mount_fd = -EBADF \
+	}
 
 /* Takes the directory. `plain`: directories even where there are loop devices. */
 int disk_open(struct disk *disk, int take_dir_fd, bool plain, const struct resolvers *resolvers,

@@ -1,6 +1,6 @@
-/* The end of a slot, whoever wanted it and however far it had come: kill, wait for the process, then
- * remove its cgroups, image and directory, trying again for as long as the kernel still holds one. */
-#include "warden/state.h"
+/* The end of a slot, whoever wanted it and however far it had come: kill, wait for the process,
+ * then remove its cgroups, image and directory, trying again for as long as the kernel still holds
+ * one. */
 #include "warden/warden.h"
 
 #include <signal.h>
@@ -17,7 +17,8 @@ enum {
 static void answer_waiters(struct slot *slot, const struct err *why)
 {
 	if (slot->create_pending)
-		control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &slot->why, NULL, 0);
+		control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &slot->why, NULL,
+			0);
 	LIST_EACH(&slot->waiters, node)
 	{
 		struct waiter *waiter = container_of(node, struct waiter, node);
@@ -28,7 +29,7 @@ static void answer_waiters(struct slot *slot, const struct err *why)
 	}
 }
 
-static void close_fds(struct slot *slot)
+void slot_let_go(struct slot *slot)
 {
 	loop_io_remove(&slot->exit_io);
 	loop_io_remove(&slot->guest_io);
@@ -36,7 +37,8 @@ static void close_fds(struct slot *slot)
 	close_fdp(&slot->net_fd);
 	close_fdp(&slot->user_fd);
 	close_fdp(&slot->guest_fd);
-	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = -EBADF;
+	close_fdp(&slot->listen_fd);
+	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
 }
 
 static void slot_gone(struct slot *slot, const struct err *why)
@@ -79,8 +81,8 @@ static const char *remove_objects(struct slot *slot)
 		left = "a cgroup";
 	if (disk_remove(&w->disk, &slot->image) < 0)
 		left = "its disk image";
-	/* The kernel removes the interface with the namespace, some time later. Only one who leaves must
-	 * know: the firewall table goes with the last interface. */
+	/* The kernel removes the interface with the namespace, some time later. Only one who leaves
+	 * must know: the firewall table goes with the last interface. */
 	if (w->leaving && slot->number && w->network.enabled && net_exists(slot->number))
 		left = "its interface";
 	/* Last: as long as this is here, another warden would know what to look for. */
@@ -102,8 +104,8 @@ static void try_remove(void *arg)
 		return;
 	}
 	if (left) {
-		(void)err_set(&why, -EBUSY, "the kernel does not let go of %s of sandbox '%s'", left,
-			slot->id);
+		(void)err_set(&why, -EBUSY, "the kernel does not let go of %s of sandbox '%s'",
+			left, slot->id);
 		log_error("slot.stuck", "slot=%s sandbox=%s err=%s", slot->key, slot->id,
 			log_quote(str_of(why.msg)));
 	}
@@ -113,7 +115,7 @@ static void try_remove(void *arg)
 /* The process is dead and with it everything in its pid namespace. */
 static void dismantle(struct slot *slot)
 {
-	close_fds(slot);
+	slot_let_go(slot);
 	loop_timer_cancel(&slot->timer);
 	loop_timer_init(&slot->timer, slot->w->loop, try_remove, slot);
 	slot->pause_ms = FIRST_PAUSE_MS;
@@ -136,7 +138,7 @@ static int reap(const struct slot *slot)
 static bool ran_out_of_memory(const struct slot *slot, int status)
 {
 	return (status < 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) &&
-		cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0;
+	       cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0;
 }
 
 static void describe_end(struct slot *slot, int status)
@@ -183,10 +185,12 @@ static void on_exit_event(void *arg, uint32_t events)
 	if (slot->state == SLOT_RUNNING) {
 		struct err why = slot->why;
 
-		log_info("sandbox.exited", "sandbox=%s err=%s", slot->id, log_quote(str_of(why.msg)));
+		log_info("sandbox.exited", "sandbox=%s err=%s", slot->id,
+			log_quote(str_of(why.msg)));
 		control_reply(slot->w, WARDEN_EXITED, 0, slot->id, &why, NULL, 0);
 	} else if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) {
-		log_warn("slot.died", "slot=%s err=%s", slot->key, log_quote(str_of(slot->why.msg)));
+		log_warn("slot.died", "slot=%s err=%s", slot->key,
+			log_quote(str_of(slot->why.msg)));
 	}
 	if (slot->w->making == slot)
 		slot->w->making = NULL;
@@ -243,7 +247,8 @@ static void on_deadline(void *arg)
 	struct slot *slot = arg;
 	struct err e = { 0 };
 
-	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s", BOOT_DEADLINE_MS / 1000);
+	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s",
+		BOOT_DEADLINE_MS / 1000);
 	slot_end(slot, &e);
 }
 
@@ -256,12 +261,12 @@ void slot_expect_answer(struct slot *slot)
 
 int slot_watch(struct slot *slot, struct err *e)
 {
-	int r = loop_io_add(slot->w->loop, &slot->exit_io, slot->pid_fd, EPOLLIN, on_exit_event, slot,
-		e);
+	int r = loop_io_add(slot->w->loop, &slot->exit_io, slot->pid_fd, EPOLLIN, on_exit_event,
+		slot, e);
 
 	if (r >= 0 && slot->guest_fd >= 0)
-		r = loop_io_add(slot->w->loop, &slot->guest_io, slot->guest_fd, EPOLLIN, on_guest_event,
-			slot, e);
+		r = loop_io_add(slot->w->loop, &slot->guest_io, slot->guest_fd, EPOLLIN,
+			on_guest_event, slot, e);
 	return r;
 }
 
@@ -275,8 +280,8 @@ void slot_end(struct slot *slot, const struct err *why)
 	slot->ended_us = time_now_us();
 	slot->why = *why;
 	loop_timer_cancel(&slot->timer);
-	/* While its loop device holds it, unlinking only takes the name away: what it costs to free the
-	 * blocks is paid by the dying process, not here. */
+	/* While its loop device holds it, unlinking only takes the name away: what it costs to free
+	 * the blocks is paid by the dying process, not here. */
 	disk_unlink(&slot->w->disk, &slot->image);
 	if (slot->pid_fd < 0) {
 		if (slot->key[0])

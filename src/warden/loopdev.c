@@ -37,7 +37,8 @@ static int configure(int fd, int file_fd, const char *name, bool *no_direct_io)
 	struct loop_config config = { .fd = (uint32_t)file_fd, .block_size = 4096 };
 
 	config.info.lo_flags = LO_FLAGS_AUTOCLEAR;
-	(void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "%s", name);
+	(void)snprintf((char *)config.info.lo_file_name, sizeof config.info.lo_file_name, "%s",
+		name);
 	if (!*no_direct_io) {
 		config.info.lo_flags |= LO_FLAGS_DIRECT_IO;
 		if (ioctl(fd, LOOP_CONFIGURE, &config) == 0)

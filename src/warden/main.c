@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-/* The warden lives exactly as long as its control socket. A Ctrl-C or a service manager's signal to the
- * whole group is meant for the server, which may still have sandboxes to end. */
+/* The warden lives exactly as long as its control socket. A Ctrl-C or a service manager's signal to
+ * the whole group is meant for the server, which may still have sandboxes to end. */
 static void ignore_signals(void)
 {
 	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };

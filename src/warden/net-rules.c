@@ -28,33 +28,32 @@ static void add_dns_rule(const struct resolvers *resolvers, struct buf *out)
 
 int net_rules(const struct resolvers *resolvers, struct buf *out)
 {
-	/* Created, deleted and created again in one transaction: the same outcome whatever was there,
-	 * and no moment without rules. */
-	(void)buf_adds(out,
-		"table inet atoll\n"
-		"delete table inet atoll\n"
-		"table inet atoll {\n"
-		"\tchain source {\n"
-		"\t\ttype filter hook prerouting priority raw; policy accept;\n"
-		"\t\tiifname \"atoll*\" meta nfproto ipv6 drop\n"
-		"\t\tiifname \"atoll*\" fib saddr . iif oif missing drop\n"
-		"\t}\n"
-		"\tchain host {\n"
-		"\t\ttype filter hook input priority filter - 5; policy accept;\n"
-		"\t\tiifname != \"atoll*\" accept\n"
-		"\t\tct state established,related accept\n");
+	/* Created, deleted and created again in one transaction: the same outcome whatever was
+	 * there, and no moment without rules. */
+	(void)buf_adds(out, "table inet atoll\n"
+			    "delete table inet atoll\n"
+			    "table inet atoll {\n"
+			    "\tchain source {\n"
+			    "\t\ttype filter hook prerouting priority raw; policy accept;\n"
+			    "\t\tiifname \"atoll*\" meta nfproto ipv6 drop\n"
+			    "\t\tiifname \"atoll*\" fib saddr . iif oif missing drop\n"
+			    "\t}\n"
+			    "\tchain host {\n"
+			    "\t\ttype filter hook input priority filter - 5; policy accept;\n"
+			    "\t\tiifname != \"atoll*\" accept\n"
+			    "\t\tct state established,related accept\n");
+	add_dns_rule(resolvers, out);
+	(void)buf_adds(out, "\t\tdrop\n"
+			    "\t}\n"
+			    "\tchain through {\n"
+			    "\t\ttype filter hook forward priority filter - 5; policy accept;\n"
+			    "\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
+			    "\t\toifname \"atoll*\" ct state established,related accept\n"
+			    "\t\toifname \"atoll*\" drop\n");
 	add_dns_rule(resolvers, out);
 	(void)buf_adds(out,
-		"\t\tdrop\n"
-		"\t}\n"
-		"\tchain through {\n"
-		"\t\ttype filter hook forward priority filter - 5; policy accept;\n"
-		"\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
-		"\t\toifname \"atoll*\" ct state established,related accept\n"
-		"\t\toifname \"atoll*\" drop\n");
-	add_dns_rule(resolvers, out);
-	(void)buf_adds(out,
-		"\t\tiifname \"atoll*\" ip daddr { 0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8,"
+		"\t\tiifname \"atoll*\" ip daddr { 0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, "
+		"127.0.0.0/8,"
 		" 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15,"
 		" 224.0.0.0/3 } drop\n"
 		"\t}\n"
@@ -66,13 +65,13 @@ int net_rules(const struct resolvers *resolvers, struct buf *out)
 	return out->failed ? -ENOBUFS : 0;
 }
 
-/* Docker makes the host's own forward chain drop what it does not know, and a packet must pass every
- * chain of a hook. Docker leaves one chain to others for this. What comes through there has still to
- * pass our own table. Without Docker there is no such chain, and nothing is done. */
+/* Docker makes the host's own forward chain drop what it does not know, and a packet must pass
+ * every chain of a hook. Docker leaves one chain to others for this. What comes through there has
+ * still to pass our own table. Without Docker there is no such chain, and nothing is done. */
 static void tell_docker(const char *verb)
 {
-	const char *const out[] = { "iptables", "-w", verb, "DOCKER-USER", "-i", "atoll+", "-j", "ACCEPT",
-		NULL };
+	const char *const out[] = { "iptables", "-w", verb, "DOCKER-USER", "-i", "atoll+", "-j",
+		"ACCEPT", NULL };
 	const char *const back[] = { "iptables", "-w", verb, "DOCKER-USER", "-o", "atoll+", "-m",
 		"conntrack", "--ctstate", "RELATED,ESTABLISHED", "-j", "ACCEPT", NULL };
 
@@ -92,7 +91,8 @@ int net_apply_rules(const struct resolvers *resolvers, struct err *e)
 		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);
 	if (r < 0)
 		return err_wrap(e, r,
-			"firewall for sandboxes (install nftables and use a kernel with nf_tables and NAT,"
+			"firewall for sandboxes (install nftables and use a kernel with nf_tables "
+			"and NAT,"
 			" or start with --network none)");
 	tell_docker("-D"); /* so that there is one rule however often this runs */
 	tell_docker("-I");

@@ -1,5 +1,6 @@
 #include "warden/net.h"
 #include "warden/netlink.h"
+#include "warden/host.h"
 
 #include <arpa/inet.h>
 #include <linux/if_link.h>
@@ -8,7 +9,6 @@
 #include <linux/veth.h>
 #include <net/if.h>
 #include <sched.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 
 #define TABLE_LOCK "/run/atoll.lock"
@@ -17,6 +17,8 @@ enum {
 	LOOPBACK_INDEX = 1, /* in every network namespace */
 	PAIR_PREFIX = 31,
 	ETHER_SIZE = 6,
+	LOCK_TRIES = 500,
+	LOCK_PAUSE_US = 10000,
 };
 
 /* Both ends know each other's hardware address from the start: no ARP, and no entry that counts
@@ -84,9 +86,15 @@ static int open_own(struct network *net, struct err *e)
 static int hold_table(struct network *net, struct err *e)
 {
 	net->table_fd = open(TABLE_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (net->table_fd < 0 || flock(net->table_fd, LOCK_SH) < 0)
-		return err_sys(e, -errno, "lock " TABLE_LOCK);
-	return 0;
+	if (net->table_fd < 0)
+		return err_sys(e, -errno, "open " TABLE_LOCK);
+	/* Another warden that just leaves holds it alone for as long as nft takes. */
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (file_lock(net->table_fd, F_RDLCK) >= 0)
+			return 0;
+		(void)usleep(LOCK_PAUSE_US);
+	}
+	return err_set(e, -EBUSY, TABLE_LOCK " is held by another program");
 }
 
 int net_open(struct network *net, const struct resolvers *resolvers, struct err *e)
@@ -123,7 +131,7 @@ static bool any_interface(void)
 
 void net_close(struct network *net)
 {
-	if (net->table_fd >= 0 && flock(net->table_fd, LOCK_EX | LOCK_NB) == 0 && !any_interface())
+	if (net->table_fd >= 0 && file_lock(net->table_fd, F_WRLCK) >= 0 && !any_interface())
 		net_remove_rules();
 	close_fdp(&net->rtnl_fd);
 	close_fdp(&net->own_ns_fd);
@@ -135,7 +143,8 @@ void net_close(struct network *net)
  * sandbox's network, so it does not survive it. */
 static int enter(int ns_fd, struct err *e)
 {
-	return setns(ns_fd, CLONE_NEWNET) < 0 ? err_sys(e, -errno, "enter the network namespace") : 0;
+	return setns(ns_fd, CLONE_NEWNET) < 0 ? err_sys(e, -errno, "enter the network namespace")
+					      : 0;
 }
 
 static void leave(const struct network *net)
@@ -168,7 +177,8 @@ static void add_no_ipv6(struct netlink_batch *b, int index)
 
 static void add_address(struct netlink_batch *b, int index, uint32_t ip)
 {
-	struct ifaddrmsg head = { .ifa_family = AF_INET, .ifa_prefixlen = PAIR_PREFIX,
+	struct ifaddrmsg head = { .ifa_family = AF_INET,
+		.ifa_prefixlen = PAIR_PREFIX,
 		.ifa_index = (uint32_t)index };
 
 	netlink_begin(b, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &head, sizeof head);
@@ -178,7 +188,8 @@ static void add_address(struct netlink_batch *b, int index, uint32_t ip)
 
 static void add_neighbour(struct netlink_batch *b, int index, uint32_t ip, const uint8_t *mac)
 {
-	struct ndmsg head = { .ndm_family = AF_INET, .ndm_ifindex = index,
+	struct ndmsg head = { .ndm_family = AF_INET,
+		.ndm_ifindex = index,
 		.ndm_state = NUD_PERMANENT };
 
 	netlink_begin(b, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, &head, sizeof head);
@@ -188,8 +199,11 @@ static void add_neighbour(struct netlink_batch *b, int index, uint32_t ip, const
 
 static void add_default_route(struct netlink_batch *b, int index, uint32_t gateway)
 {
-	struct rtmsg head = { .rtm_family = AF_INET, .rtm_table = RT_TABLE_MAIN,
-		.rtm_protocol = RTPROT_BOOT, .rtm_scope = RT_SCOPE_UNIVERSE, .rtm_type = RTN_UNICAST };
+	struct rtmsg head = { .rtm_family = AF_INET,
+		.rtm_table = RT_TABLE_MAIN,
+		.rtm_protocol = RTPROT_BOOT,
+		.rtm_scope = RT_SCOPE_UNIVERSE,
+		.rtm_type = RTN_UNICAST };
 
 	netlink_begin(b, RTM_NEWROUTE, NLM_F_CREATE, &head, sizeof head);
 	netlink_add(b, RTA_GATEWAY, &gateway, sizeof gateway);
@@ -274,7 +288,7 @@ void net_adopt(struct network *net, int number)
 void net_release(struct network *net, int number)
 {
 	if (number > 0)
-		net->used[number / 8] &= (uint8_t)~(1 << number % 8);
+		net->used[number / 8] &= (uint8_t) ~(1 << number % 8);
 }
 
 /* Numbers go round, since the kernel takes a while to remove the interface of one just released. */
@@ -322,21 +336,23 @@ int net_attach(struct network *net, int ns_fd, int *ret_number, struct err *e)
 	return r;
 }
 
-int net_socket(const struct network *net, int ns_fd, int *ret, struct err *e)
+int net_sockets(const struct network *net, int ns_fd, int ret[NET_SOCKETS], int *ret_n,
+	struct err *e)
 {
 	const int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-	int fd, r = enter(ns_fd, e);
+	int v4, v6, r = enter(ns_fd, e);
 
 	if (r < 0)
 		return r;
-	fd = socket(AF_INET6, type, 0);
-	if (fd < 0)
-		fd = socket(AF_INET, type, 0);
-	r = fd < 0 ? -errno : 0;
+	v4 = socket(AF_INET, type, 0);
+	r = v4 < 0 ? -errno : 0;
+	v6 = r < 0 ? -1 : socket(AF_INET6, type, 0);
 	leave(net);
 	if (r < 0)
 		return err_sys(e, r, "open a socket in the sandbox");
-	*ret = fd;
+	ret[0] = v4;
+	ret[1] = v6;
+	*ret_n = v6 < 0 ? 1 : 2;
 	return 0;
 }
 

@@ -32,7 +32,8 @@ static void update_length(struct netlink_batch *b)
 	memcpy(b->data + b->message + offsetof(struct nlmsghdr, nlmsg_len), &n, sizeof n);
 }
 
-void netlink_begin(struct netlink_batch *b, uint16_t type, uint16_t flags, const void *head, size_t n)
+void netlink_begin(struct netlink_batch *b, uint16_t type, uint16_t flags, const void *head,
+	size_t n)
 {
 	struct nlmsghdr h = { .nlmsg_type = type,
 		.nlmsg_flags = (uint16_t)(flags | NLM_F_REQUEST | NLM_F_ACK),
@@ -44,13 +45,17 @@ void netlink_begin(struct netlink_batch *b, uint16_t type, uint16_t flags, const
 	update_length(b);
 }
 
-void netlink_add(struct netlink_batch *b, uint16_t type, const void *p, size_t n)
+static void add_head(struct netlink_batch *b, uint16_t type, size_t n)
 {
 	struct rtattr a = { .rta_len = (uint16_t)(sizeof a + n), .rta_type = type };
 
 	netlink_raw(b, &a, sizeof a);
-	if (n)
-		netlink_raw(b, p, n);
+}
+
+void netlink_add(struct netlink_batch *b, uint16_t type, const void *p, size_t n)
+{
+	add_head(b, type, n);
+	netlink_raw(b, p, n);
 	update_length(b);
 }
 
@@ -68,7 +73,8 @@ size_t netlink_nest(struct netlink_batch *b, uint16_t type)
 {
 	size_t at = b->n;
 
-	netlink_add(b, (uint16_t)(type | NLA_F_NESTED), NULL, 0);
+	add_head(b, (uint16_t)(type | NLA_F_NESTED), 0);
+	update_length(b);
 	return at;
 }
 

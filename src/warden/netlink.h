@@ -1,4 +1,5 @@
-/* netlink - requests to the kernel's routing socket, assembled in a fixed buffer and sent in one go. */
+/* netlink - requests to the kernel's routing socket, assembled in a fixed buffer and sent in one
+ * go. */
 #pragma once
 
 #include "base/base.h"
@@ -16,7 +17,8 @@ struct netlink_batch {
 int netlink_open(int *ret, struct err *e);
 
 /* A message begins with a fixed header (struct ifinfomsg ...), then attributes. */
-void netlink_begin(struct netlink_batch *b, uint16_t type, uint16_t flags, const void *head, size_t n);
+void netlink_begin(struct netlink_batch *b, uint16_t type, uint16_t flags, const void *head,
+	size_t n);
 void netlink_add(struct netlink_batch *b, uint16_t type, const void *p, size_t n);
 void netlink_add_str(struct netlink_batch *b, uint16_t type, const char *text);
 void netlink_add_u32(struct netlink_batch *b, uint16_t type, uint32_t value);

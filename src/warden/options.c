@@ -6,8 +6,8 @@ static int number(const char *name, const char *text, int64_t min, int64_t max, 
 	struct err *e)
 {
 	if (str_to_int(str_of(text), min, max, ret) < 0)
-		return err_set(e, -EINVAL, "--%s '%s' is not a number from %" PRId64 " to %" PRId64, name,
-			text, min, max);
+		return err_set(e, -EINVAL, "--%s '%s' is not a number from %" PRId64 " to %" PRId64,
+			name, text, min, max);
 	return 0;
 }
 
@@ -70,8 +70,11 @@ static int take(int c, struct options *o, struct err *e)
 
 int options_parse(int argc, char *argv[], struct options *ret, struct err *e)
 {
-	struct options o = { .network = "10.199.0.0/16", .template_name = "base",
-		.server_uid = WARDEN_FIRST_UID, .pool = 4, .disk_mb = 10240 };
+	struct options o = { .network = "10.199.0.0/16",
+		.template_name = "base",
+		.server_uid = WARDEN_FIRST_UID,
+		.pool = 4,
+		.disk_mb = 10240 };
 	int c, r;
 
 	opterr = 0;

@@ -1,4 +1,5 @@
-/* What this host can, for `atoll doctor`: one line per check, id, verdict, text and fix between tabs. */
+/* What this host can, for `atoll doctor`: one line per check, id, verdict, text and fix between
+ * tabs. */
 #include "warden/loopdev.h"
 #include "warden/run.h"
 #include "warden/warden.h"
@@ -72,7 +73,8 @@ static int check_overlay(const struct options *options, struct err *e)
 	return fs < 0 ? err_sys(e, -errno, "overlay file system") : 0;
 }
 
-/* A child lends its user namespace; the data directory's own file system is what must be mappable. */
+/* A child lends its user namespace; the data directory's own file system is what must be mappable.
+ */
 static int idmap_with(pid_t pid, const char *dir, struct err *e)
 {
 	cleanup_close int user = -EBADF, tree = -EBADF;
@@ -184,14 +186,16 @@ static int check_seccomp(const struct options *options, struct err *e)
 
 static int exec_from_memory(struct err *e)
 {
-	int file = open("/bin/true", O_RDONLY | O_CLOEXEC), memory = memfd_create("probe", MFD_CLOEXEC);
+	int file = open("/bin/true", O_RDONLY | O_CLOEXEC),
+	    memory = memfd_create("probe", MFD_CLOEXEC);
 	char name[] = "true", *argv[] = { name, NULL };
 
 	(void)err_sys(e, -ENOEXEC, "execute a program from memory");
 	while (file >= 0 && memory >= 0 && sendfile(memory, file, NULL, 1 << 20) > 0)
 		;
 	if (fcntl(memory, F_GETFD) >= 0) {
-		/* Success leaves no trace here but the exit status, so the claim is withdrawn first. */
+		/* Success leaves no trace here but the exit status, so the claim is withdrawn
+		 * first. */
 		struct err claim = *e;
 
 		*e = (struct err){ 0 };
@@ -224,8 +228,7 @@ static const struct check checks[] = {
 		"modprobe veth; or serve with --network none" },
 	{ "seccomp", check_seccomp, false, "system call filters work",
 		"use a kernel with CONFIG_SECCOMP_FILTER" },
-	{ "memfd", check_memfd, false, "programs run from memory",
-		"sysctl vm.memfd_noexec=0" },
+	{ "memfd", check_memfd, false, "programs run from memory", "sysctl vm.memfd_noexec=0" },
 };
 
 int probe_host(const struct options *options)
@@ -238,7 +241,10 @@ int probe_host(const struct options *options)
 		int r = c->run(options, &e);
 
 		failed += r < 0 && !c->optional;
-		printf("%s\t%s\t%s\t%s\n", c->id, r >= 0 ? "ok" : c->optional ? "warn" : "fail",
+		printf("%s\t%s\t%s\t%s\n", c->id,
+			r >= 0        ? "ok"
+			: c->optional ? "warn"
+				      : "fail",
 			r >= 0 ? c->fine : e.msg, r >= 0 ? "" : c->fix);
 	}
 	return failed ? 1 : 0;

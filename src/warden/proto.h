@@ -21,7 +21,8 @@ enum warden_op {
 	WARDEN_CREATE =
 		1,      /* fd: the guest's settings (memfd, JSON); answers when the guest serves */
 	WARDEN_DESTROY, /* answers when nothing is left; -ENOENT when there was nothing */
-	WARDEN_SOCKET,  /* answers with an unconnected TCP socket of the sandbox's network, AF_INET6 if it can */
+	WARDEN_SOCKET,  /* answers with unconnected TCP sockets of the sandbox's network: IPv4, and
+			 * IPv6 where the kernel has it */
 	WARDEN_LIST,    /* answers LISTED for each sandbox that lives, then REPLY */
 };
 
@@ -53,10 +54,11 @@ struct warden_reply {
 };
 
 /* Warden to guest, twice. ROOT seals the guest into its root file system: the descriptors are that
- * (a detached mount) and the listening socket it will serve on. START makes it a sandbox with a name:
- * the descriptor is its settings. A prepared guest may wait between the two for hours. It answers with
- * a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after START, and closes
- * the socket with the last answer. End of file before START means: nobody needs you. */
+ * (a detached mount) and the listening socket it will serve on. START makes it a sandbox with a
+ * name: the descriptor is its settings. A prepared guest may wait between the two for hours. It
+ * answers with a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after
+ * START, and closes the socket with the last answer. End of file before START means: nobody needs
+ * you. */
 enum guest_step {
 	GUEST_ROOT = 1,
 	GUEST_START,

@@ -34,7 +34,7 @@ int resolv_parse(struct str text, struct resolvers *ret)
 		if (str_has_prefix(line, STR("nameserver ")))
 			add_server(ret, str_trim(str_from(line, strlen("nameserver "))));
 		else if (str_has_prefix(line, STR("search ")) ||
-			str_has_prefix(line, STR("options ")))
+			 str_has_prefix(line, STR("options ")))
 			add_text(ret, line);
 	}
 	return ret->n;

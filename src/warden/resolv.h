@@ -1,4 +1,5 @@
-/* resolv - the name servers a sandbox may ask: the host's own, as far as a sandbox can reach them. */
+/* resolv - the name servers a sandbox may ask: the host's own, as far as a sandbox can reach them.
+ */
 #pragma once
 
 #include "base/base.h"

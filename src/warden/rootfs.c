@@ -13,7 +13,8 @@
 
 int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e)
 {
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)user_ns_fd };
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP,
+		.userns_fd = (uint64_t)user_ns_fd };
 
 	if (mount_setattr(mount_fd, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
 		return err_sys(e, -errno,
@@ -21,8 +22,8 @@ int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e)
 	return 0;
 }
 
-/* A probe that costs nothing: kernels that cannot take a layer by descriptor say so before they look
- * at the descriptor. */
+/* A probe that costs nothing: kernels that cannot take a layer by descriptor say so before they
+ * look at the descriptor. */
 static bool takes_descriptors(void)
 {
 	cleanup_close int fs = fsopen("overlay", FSOPEN_CLOEXEC);
@@ -45,7 +46,8 @@ int rootfs_open(struct rootfs *rf, bool attach, struct err *e)
 	cleanup_close int fs = fsopen("overlay", FSOPEN_CLOEXEC);
 
 	if (fs < 0)
-		return err_sys(e, -errno, "this kernel has no overlay file system (modprobe overlay)");
+		return err_sys(e, -errno,
+			"this kernel has no overlay file system (modprobe overlay)");
 	rf->attach = attach || !takes_descriptors();
 	return rf->attach ? make_private(e) : 0;
 }
@@ -61,8 +63,8 @@ int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e)
 	return r < 0 ? r : dir_make(dir_fd, UPPER_NAME, 0700, e);
 }
 
-/* Overlay works with the credentials of its mounter, and host root has no id in an idmapped layer: it
- * would silently become read-only. So the mounter is the sandbox's root for this one call. */
+/* Overlay works with the credentials of its mounter, and host root has no id in an idmapped layer:
+ * it would silently become read-only. So the mounter is the sandbox's root for this one call. */
 static int create_as(int fs, uid_t uid)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -97,7 +99,8 @@ static int open_inside(int mount_fd, const char *name, struct err *e)
 
 static int give_descriptors(int fs, int lower, int image, struct err *e)
 {
-	cleanup_close int upper = open_inside(image, "upper", e), work = open_inside(image, "work", e);
+	cleanup_close int upper = open_inside(image, "upper", e),
+			  work = open_inside(image, "work", e);
 
 	if (upper < 0 || work < 0)
 		return upper < 0 ? upper : work;
@@ -163,7 +166,8 @@ static int finish(int fs, uid_t uid, int *ret, struct err *e)
 	return 0;
 }
 
-int rootfs_mount(const struct rootfs *rf, const struct rootfs_layers *layers, int *ret, struct err *e)
+int rootfs_mount(const struct rootfs *rf, const struct rootfs_layers *layers, int *ret,
+	struct err *e)
 {
 	cleanup_close int fs = fsopen("overlay", FSOPEN_CLOEXEC), lower = -EBADF;
 	int r;

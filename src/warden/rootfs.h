@@ -1,6 +1,6 @@
 /* rootfs - a sandbox's root: the template's tree below, its own layer on top, both seen through the
- * sandbox's uid range. Files on disk keep the uids they have inside (0 and up), so that layers fit any
- * range, and root inside is nobody outside. */
+ * sandbox's uid range. Files on disk keep the uids they have inside (0 and up), so that layers fit
+ * any range, and root inside is nobody outside. */
 #pragma once
 
 #include "base/base.h"
@@ -9,10 +9,13 @@ struct rootfs {
 	bool attach; /* this kernel takes layers by path only (before 6.13) */
 	int dir_fd;  /* where they are attached then, in a mount namespace of the warden's own */
 };
-#define ROOTFS_INIT { .dir_fd = -EBADF }
+#define ROOTFS_INIT              \
+	{                        \
+		.dir_fd = -EBADF \
+	}
 
-/* Finds out what the kernel can. `attach`: by path even where it could do better. To be called before
- * any directory is opened: a mount namespace of the warden's own may begin here. */
+/* Finds out what the kernel can. `attach`: by path even where it could do better. To be called
+ * before any directory is opened: a mount namespace of the warden's own may begin here. */
 int rootfs_open(struct rootfs *rf, bool attach, struct err *e);
 /* Where layers are attached, if they must be: a directory of the warden's own; borrowed. */
 int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e);
@@ -27,4 +30,5 @@ struct rootfs_layers {
 	uid_t first_uid; /* what 0 inside is outside */
 };
 /* A detached mount, writable for the sandbox. */
-int rootfs_mount(const struct rootfs *rf, const struct rootfs_layers *layers, int *ret, struct err *e);
+int rootfs_mount(const struct rootfs *rf, const struct rootfs_layers *layers, int *ret,
+	struct err *e);

@@ -1,4 +1,5 @@
-/* run - a host program, run to its end: at start only, or once for a size of disk never seen before. */
+/* run - a host program, run to its end: at start only, or once for a size of disk never seen
+ * before. */
 #pragma once
 
 #include "base/base.h"

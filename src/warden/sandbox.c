@@ -1,4 +1,3 @@
-#include "warden/state.h"
 #include "warden/warden.h"
 #include "warden/wire.h"
 
@@ -6,17 +5,17 @@
 #include <sys/socket.h>
 
 enum {
-	REFILL_AFTER_MS = 2,	 /* the request that emptied the pool is still being served */
-	REFILL_PAUSE_MS = 1000,	 /* after a failure */
+	REFILL_AFTER_MS = 2,    /* the request that emptied the pool is still being served */
+	REFILL_PAUSE_MS = 1000, /* after a failure */
 	REFILL_MAX_PAUSE_MS = 60000,
 };
 
-static int idle_slots(const struct warden *w)
+static int count_slots(const struct warden *w, enum slot_state state)
 {
 	int n = 0;
 
 	LIST_EACH(&w->slots, node)
-		n += container_of(node, struct slot, node)->state == SLOT_IDLE;
+	n += container_of(node, struct slot, node)->state == state;
 	return n;
 }
 
@@ -34,40 +33,50 @@ static bool is_joining(const struct warden *w)
 	return false;
 }
 
+static void refill_failed(struct warden *w, const struct err *e)
+{
+	log_error("slot.failed", "err=%s", log_quote(str_of(e->msg)));
+	slot_end(w->making, e);
+	w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS), REFILL_MAX_PAUSE_MS);
+	loop_timer_set(&w->refill, loop_now_ms(w->loop) + w->refill_pause_ms);
+}
+
 static void refill_step(void *arg)
 {
 	struct warden *w = arg;
 	struct err e = { 0 };
 	int r;
 
-	if (w->leaving || (!w->making && (idle_slots(w) >= w->options->pool || is_joining(w))))
+	if (w->leaving ||
+		(!w->making && (count_slots(w, SLOT_IDLE) >= w->options->pool || is_joining(w))))
 		return;
+	/* Requests on their way need the processors more. */
+	if (count_slots(w, SLOT_BOOTING) > 0) {
+		loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
+		return;
+	}
 	if (!w->making) {
 		warden_follow_resolvers(w);
 		w->making = slot_new(w, &w->expected);
 	}
 	r = slot_step(w->making, &e);
 	if (r < 0) {
-		log_error("slot.failed", "err=%s", log_quote(str_of(e.msg)));
-		w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS),
-			REFILL_MAX_PAUSE_MS);
-		slot_end(w->making, &e);
-		loop_timer_set(&w->refill, loop_now_ms(w->loop) + w->refill_pause_ms);
+		refill_failed(w, &e);
 		return;
 	}
 	if (r == 0) {
 		w->making = NULL;
 		w->refill_pause_ms = 0;
 	}
-	/* In the next turn: requests that came meanwhile go first. */
-	loop_timer_set(&w->refill, loop_now_ms(w->loop));
+	/* In the next turn: requests and answers that came meanwhile go first. */
+	loop_defer(w->loop, &w->refill_next, refill_step, w);
 }
 
 void refill_soon(struct warden *w)
 {
 	if (!w->refill.loop)
 		loop_timer_init(&w->refill, w->loop, refill_step, w);
-	if (w->leaving || loop_timer_is_set(&w->refill))
+	if (w->leaving || loop_timer_is_set(&w->refill) || w->refill_next.loop)
 		return;
 	loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
 }
@@ -167,7 +176,8 @@ static int boot_slot(struct slot *slot, const struct warden_request *q, const st
 
 static void expect(struct warden *w, const struct warden_request *q)
 {
-	memcpy(w->expected.template_name, q->template_name, sizeof w->expected.template_name);
+	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
+		q->template_name);
 	w->expected.disk_bytes = q->disk_bytes;
 	w->expected.limits = (struct limits){ q->memory_bytes, q->cpu_percent, q->max_pids };
 }
@@ -180,9 +190,8 @@ static void refuse(struct warden *w, const struct warden_request *q, const struc
 void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd)
 {
 	int64_t now_us = time_now_us();
-	cleanup_close int tree_fd = -EBADF;
+	CLEANUP(tree_done) struct tree tree = TREE_INIT;
 	struct slot *slot = NULL;
-	struct tree tree;
 	struct err e = { 0 };
 	int r = wire_check_settings(settings_fd, &e);
 
@@ -194,7 +203,6 @@ void sandbox_create(struct warden *w, const struct warden_request *q, int settin
 		refuse(w, q, &e);
 		return;
 	}
-	tree_fd = tree.fd;
 	expect(w, q);
 	slot = find_slot(w, q, &tree);
 	if (!slot && make_slot(w, q, &slot, &e) < 0) {
@@ -230,18 +238,19 @@ void sandbox_destroy(struct warden *w, const struct warden_request *q)
 void sandbox_socket(struct warden *w, const struct warden_request *q)
 {
 	struct slot *slot = map_get(&w->by_id, str_of(q->id));
-	cleanup_close int fd = -EBADF;
+	int fds[NET_SOCKETS], n = 0, r;
 	struct err e = { 0 };
-	int r;
 
 	if (!slot || slot->state != SLOT_RUNNING)
 		r = err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
 	else
-		r = net_socket(&w->network, slot->net_fd, &fd, &e);
+		r = net_sockets(&w->network, slot->net_fd, fds, &n, &e);
 	if (r < 0)
 		refuse(w, q, &e);
 	else
-		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, &fd, 1);
+		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, fds, n);
+	while (n > 0)
+		(void)close(fds[--n]);
 }
 
 void sandbox_list(struct warden *w, const struct warden_request *q)

@@ -82,8 +82,9 @@ static void null_stdio(void)
 
 _Noreturn void slot_child_main(const struct slot_child *c)
 {
-	static char name[] = "atoll-guest", path[] = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:"
-						     "/usr/bin:/sbin:/bin";
+	static char name[] = "atoll-guest", path[] =
+						    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:"
+						    "/usr/bin:/sbin:/bin";
 	char *argv[] = { name, NULL }, *envp[] = { path, NULL };
 
 	arrange_fds(c);

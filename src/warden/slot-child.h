@@ -1,5 +1,5 @@
-/* slot-child - what the cloned process does before it becomes the guest. No malloc, no log: it shares
- * the warden's memory image. */
+/* slot-child - what the cloned process does before it becomes the guest. No malloc, no log: it
+ * shares the warden's memory image. */
 #pragma once
 
 #include "warden/cgroup.h"

@@ -1,6 +1,7 @@
 /* Preparing a slot, in steps of less than a millisecond each, in an order in which every step only
  * needs the ones before it, and slot_end can undo from wherever it stopped. */
 #include "warden/slot-child.h"
+#include "warden/host.h"
 #include "warden/state.h"
 #include "warden/warden.h"
 
@@ -20,7 +21,7 @@ struct slot *slot_new(struct warden *w, const struct expectation *expected)
 	struct slot *slot = XNEW(struct slot);
 
 	slot->w = w;
-	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = -EBADF;
+	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
 	slot->image = (struct image)IMAGE_INIT;
 	slot->disk_bytes = expected->disk_bytes;
 	random_id(slot->key, SLOT_KEY_SIZE - 1);
@@ -77,7 +78,8 @@ static int step_cgroup(struct slot *slot, struct err *e)
 
 	if (r < 0)
 		return r;
-	return cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits, &slot->limits, e);
+	return cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits, &slot->limits,
+		e);
 }
 
 static int clone_child(struct slot *slot, const struct slot_child *child, int cgroup_fd,
@@ -85,7 +87,7 @@ static int clone_child(struct slot *slot, const struct slot_child *child, int cg
 {
 	struct clone_args args = {
 		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-			CLONE_NEWUTS | CLONE_PIDFD,
+			 CLONE_NEWUTS | CLONE_PIDFD,
 		.pidfd = (uintptr_t)&slot->pid_fd,
 		.exit_signal = SIGCHLD,
 	};
@@ -120,22 +122,23 @@ static int open_namespace(const struct slot *slot, const char *name, int *ret, s
 static int step_clone(struct slot *slot, struct err *e)
 {
 	struct slot_child child = { .guest_fd = slot->w->guest_fd };
-	cleanup_close int cgroup_fd = -EBADF, far_end = -EBADF;
+	cleanup_close int cgroup_fd = -EBADF;
 	int pair[2], r;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, -errno, "socketpair");
 	slot->guest_fd = pair[0];
-	child.socket_fd = far_end = pair[1];
+	child.socket_fd = pair[1];
 	(void)fd_set_nonblock(slot->guest_fd, true);
 	r = cgroup_open_unified(&slot->w->cgroups, slot->key, &cgroup_fd, e);
 	if (r >= 0)
-		r = cgroup_open_legacy(&slot->w->cgroups, slot->key, child.procs_fds, &child.n_procs, e);
-	if (r < 0)
-		return r;
-	r = clone_child(slot, &child, cgroup_fd, e);
+		r = cgroup_open_legacy(&slot->w->cgroups, slot->key, child.procs_fds,
+			&child.n_procs, e);
+	if (r >= 0)
+		r = clone_child(slot, &child, cgroup_fd, e);
 	for (int i = 0; i < child.n_procs; i++)
 		(void)close(child.procs_fds[i]);
+	(void)close(child.socket_fd);
 	if (r >= 0)
 		r = slot_watch(slot, e);
 	if (r >= 0 && process_start_time(slot->pid, &slot->start_time) < 0)
@@ -150,7 +153,8 @@ static int write_map(const struct slot *slot, const char *name, struct err *e)
 	char path[64], text[64];
 
 	(void)snprintf(path, sizeof path, "/proc/%d/%s", (int)slot->pid, name);
-	(void)snprintf(text, sizeof text, "0 %u %d", (unsigned)slot_first_uid(slot), WARDEN_UID_BLOCK);
+	(void)snprintf(text, sizeof text, "0 %u %d", (unsigned)slot_first_uid(slot),
+		WARDEN_UID_BLOCK);
 	return file_write(AT_FDCWD, path, str_of(text), e);
 }
 
@@ -191,11 +195,14 @@ static int bind_socket(int dir_fd, uid_t owner, int *ret, struct err *e)
 	return 0;
 }
 
-static int make_run_dir(struct slot *slot, int *ret_listen_fd, struct err *e)
+/* Everything the next warden must know is there before the sandbox has a name. */
+static int step_run_dir(struct slot *slot, struct err *e)
 {
 	struct warden *w = slot->w;
-	struct state state = { .pid = slot->pid, .start_time = slot->start_time,
-		.number = slot->number, .loop = slot->image.loop };
+	struct state state = { .pid = slot->pid,
+		.start_time = slot->start_time,
+		.number = slot->number,
+		.loop = slot->image.loop };
 	cleanup_close int dir_fd = -EBADF;
 	char name[SLOT_KEY_SIZE + 1];
 	int r;
@@ -208,24 +215,26 @@ static int make_run_dir(struct slot *slot, int *ret_listen_fd, struct err *e)
 	if (dir_fd < 0)
 		return err_sys(e, -errno, "open the run directory");
 	r = state_write(dir_fd, &state, e);
-	return r < 0 ? r : bind_socket(dir_fd, (uid_t)w->options->server_uid, ret_listen_fd, e);
+	if (r < 0)
+		return r;
+	return bind_socket(dir_fd, (uid_t)w->options->server_uid, &slot->listen_fd, e);
 }
 
 int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
 {
 	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_ROOT };
-	struct rootfs_layers layers = { .lower_fd = tree->fd, .image_fd = slot->image.mount_fd,
-		.user_ns_fd = slot->user_fd, .first_uid = slot_first_uid(slot) };
-	cleanup_close int root_fd = -EBADF, listen_fd = -EBADF;
+	struct rootfs_layers layers = { .lower_fd = tree->fd,
+		.image_fd = slot->image.mount_fd,
+		.user_ns_fd = slot->user_fd,
+		.first_uid = slot_first_uid(slot) };
+	cleanup_close int root_fd = -EBADF;
 	int fds[GUEST_ROOT_FDS], r;
 
 	r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
-	if (r >= 0)
-		r = make_run_dir(slot, &listen_fd, e);
 	if (r < 0)
 		return r;
 	fds[0] = root_fd;
-	fds[1] = listen_fd;
+	fds[1] = slot->listen_fd;
 	r = fd_send(slot->guest_fd, &message, sizeof message, fds, GUEST_ROOT_FDS);
 	if (r < 0)
 		return err_sys(e, r, "give the guest its root");
@@ -233,20 +242,19 @@ int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
 	slot->root.fd = -EBADF;
 	disk_let_go(&slot->image);
 	close_fdp(&slot->user_fd);
-	slot->user_fd = -EBADF;
+	close_fdp(&slot->listen_fd);
+	slot->user_fd = slot->listen_fd = -EBADF;
 	return 0;
 }
 
 /* The expected template may not exist, or no longer: then the root waits until it is known. */
 static int step_root(struct slot *slot, struct err *e)
 {
-	cleanup_close int fd = -EBADF;
-	struct tree tree;
+	CLEANUP(tree_done) struct tree tree = TREE_INIT;
 
 	if (!slot->w->expected.template_name[0] ||
 		tree_open(slot->w, slot->w->expected.template_name, &tree, NULL) < 0)
 		return 0;
-	fd = tree.fd;
 	return slot_give_root(slot, &tree, e);
 }
 
@@ -273,6 +281,7 @@ int slot_step(struct slot *slot, struct err *e)
 		{ "cgroup", step_cgroup },
 		{ "clone", step_clone },
 		{ "number", step_number },
+		{ "run-dir", step_run_dir },
 		{ "root", step_root },
 	};
 	int64_t from_us = time_now_us();

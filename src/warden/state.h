@@ -1,5 +1,5 @@
-/* state - what the next warden needs to know about a sandbox: a small file beside its socket, written
- * before the sandbox has a name. The name is the directory's. */
+/* state - what the next warden needs to know about a sandbox: a small file beside its socket,
+ * written before the sandbox has a name. The name is the directory's. */
 #pragma once
 
 #include "base/base.h"
@@ -16,8 +16,3 @@ struct state {
 int state_write(int dir_fd, const struct state *state, struct err *e);
 int state_read(int dir_fd, struct state *ret, struct err *e);
 int state_parse(struct str text, struct state *ret);
-
-/* When the process was started, in the kernel's clock ticks since boot: with the pid, its identity. */
-int process_start_time(pid_t pid, uint64_t *ret);
-/* Opens a path below the directory, through no link and no way out. The descriptor or -errno. */
-int open_beneath(int dir_fd, const char *path, int flags);

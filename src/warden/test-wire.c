@@ -6,9 +6,15 @@
 
 static struct warden_request create_request(void)
 {
-	return (struct warden_request){ .version = WARDEN_VERSION, .op = WARDEN_CREATE, .tag = 7,
-		.id = "i0abc", .template_name = "base", .memory_bytes = 512 << 20,
-		.disk_bytes = UINT64_C(10) << 30, .cpu_percent = 200, .max_pids = 4096 };
+	return (struct warden_request){ .version = WARDEN_VERSION,
+		.op = WARDEN_CREATE,
+		.tag = 7,
+		.id = "i0abc",
+		.template_name = "base",
+		.memory_bytes = 512 << 20,
+		.disk_bytes = UINT64_C(10) << 30,
+		.cpu_percent = 200,
+		.max_pids = 4096 };
 }
 
 static int decode(const struct warden_request *q, int n_fds)
@@ -115,6 +121,7 @@ TEST(only_a_sealed_memfd_passes_as_settings)
 	ASSERT_EQ(wire_check_settings(dir, NULL), -EINVAL);
 	ASSERT_EQ(wire_check_settings(null, NULL), -EINVAL);
 	ASSERT_EQ(wire_check_settings(mem, NULL), -EINVAL);
-	ASSERT(fcntl(mem, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0);
+	ASSERT(fcntl(mem, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) ==
+		0);
 	ASSERT_EQ(wire_check_settings(mem, NULL), 0);
 }

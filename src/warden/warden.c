@@ -1,10 +1,10 @@
-/* The beginning and the end of a warden: finding its directories and the host's abilities, taking over
- * what an earlier one left, and going without leaving anything that nobody knows. */
+/* The beginning and the end of a warden: finding its directories and the host's abilities, taking
+ * over what an earlier one left, and going without leaving anything that nobody knows. */
 #include "warden/warden.h"
+#include "warden/host.h"
 #include "warden/state.h"
 
 #include <dirent.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/sendfile.h>
@@ -29,7 +29,8 @@ static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, -errno, "open %s in the data directory", name);
 	if (st.st_uid != 0 || st.st_mode & 022)
-		return err_set(e, -EPERM, "'%s' in the data directory must belong to root alone", name);
+		return err_set(e, -EPERM, "'%s' in the data directory must belong to root alone",
+			name);
 	*ret = TAKE_FD(fd);
 	return 0;
 }
@@ -56,7 +57,7 @@ static int open_dirs(struct warden *w, int *ret_images, struct err *e)
 	w->lock_fd = openat(w->run_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (w->lock_fd < 0)
 		return err_sys(e, -errno, "open run/.lock");
-	if (flock(w->lock_fd, LOCK_EX | LOCK_NB) < 0)
+	if (file_lock(w->lock_fd, F_WRLCK) < 0)
 		return err_set(e, -EBUSY, "another warden works on %s", o->data_dir);
 	return 0;
 }
@@ -134,7 +135,8 @@ static int load_guest(struct warden *w, struct err *e)
 	r = copy_file(file, memory, e);
 	if (r < 0)
 		return r;
-	if (fcntl(memory, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+	if (fcntl(memory, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
+		0)
 		return err_sys(e, -errno, "seal the guest program");
 	w->guest_fd = TAKE_FD(memory);
 	return 0;
@@ -209,17 +211,13 @@ void warden_close(struct warden *w)
 		struct slot *slot = container_of(node, struct slot, node);
 
 		list_remove(&slot->node);
-		loop_io_remove(&slot->exit_io);
-		loop_io_remove(&slot->guest_io);
 		loop_timer_cancel(&slot->timer);
-		close_fdp(&slot->pid_fd);
-		close_fdp(&slot->net_fd);
-		close_fdp(&slot->user_fd);
-		close_fdp(&slot->guest_fd);
+		slot_let_go(slot);
 		disk_let_go(&slot->image);
 		free(slot);
 	}
 	loop_timer_cancel(&w->refill);
+	loop_task_cancel(&w->refill_next);
 	loop_timer_cancel(&w->farewell);
 	map_done(&w->by_id);
 	net_close(&w->network);
@@ -269,15 +267,13 @@ static struct slot *slot_of_key(const struct warden *w, const char *key)
 	return NULL;
 }
 
-/* A slot known only by name, to be taken apart. */
-static struct slot *known_slot(struct warden *w, const char *key, const char *id)
+/* A slot known only by its key. */
+static struct slot *known_slot(struct warden *w, const char *key)
 {
 	struct slot *slot = slot_new(w, &w->expected);
 
 	(void)snprintf(slot->key, sizeof slot->key, "%s", key);
-	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
-	if (key[0])
-		disk_find(&w->disk, key, &slot->image);
+	disk_find(&w->disk, key, &slot->image);
 	return slot;
 }
 
@@ -289,45 +285,61 @@ static void remove_leftover(void *arg, const char *key)
 	if (strlen(key) != SLOT_KEY_SIZE - 1 || slot_of_key(w, key))
 		return;
 	log_info("slot.leftover", "slot=%s", log_quote(str_of(key)));
-	slot_end(known_slot(w, key, ""), &why);
+	slot_end(known_slot(w, key), &why);
+}
+
+/* A sandbox that is no more: its name is free at once, the rest is a leftover like any other. */
+static void bury(struct warden *w, const char *id, const char *key)
+{
+	char unnamed[SLOT_KEY_SIZE + 1] = ".";
+
+	if (key[0])
+		(void)snprintf(unnamed, sizeof unnamed, ".%s", key);
+	else
+		random_id(unnamed + 1, SLOT_KEY_SIZE - 1);
+	if (renameat(w->run_fd, id, w->run_fd, unnamed) < 0)
+		log_error("sandbox.stuck", "sandbox=%s errno=%d", log_quote(str_of(id)), errno);
+	remove_leftover(w, unnamed + 1);
 }
 
 static int adopt(struct warden *w, const struct state *s, const char *id, struct err *e)
 {
-	struct slot *slot = known_slot(w, s->key, id);
+	cleanup_close int pid_fd = open_process(w, s), net_fd = -EBADF;
+	struct slot *slot;
 
+	net_fd = pid_fd < 0 ? -EBADF : open_net(s->pid);
+	if (net_fd < 0)
+		return err_set(e, -ESRCH, "it has ended");
+	slot = known_slot(w, s->key);
+	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
 	slot->number = s->number;
 	slot->image.loop = s->loop;
 	slot->pid = s->pid;
 	slot->start_time = s->start_time;
-	slot->pid_fd = open_process(w, s);
-	slot->net_fd = open_net(s->pid);
-	if (slot->pid_fd < 0 || slot->net_fd < 0 || slot_watch(slot, e) < 0) {
-		slot->number = 0;
-		slot_end(slot, &(struct err){ .code = -ESRCH });
-		return err_set(e, -ESRCH, "it has ended");
-	}
-	net_adopt(&w->network, s->number);
+	slot->pid_fd = TAKE_FD(pid_fd);
+	slot->net_fd = TAKE_FD(net_fd);
 	slot->state = SLOT_RUNNING;
+	net_adopt(&w->network, s->number);
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
-	return 0;
+	return slot_watch(slot, e);
 }
 
 static void adopt_dir(struct warden *w, const char *name)
 {
-	cleanup_close int fd = openat(w->run_fd, name,
-		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_close int fd =
+		openat(w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	struct state s = { 0 };
 	struct err e = { 0 };
 
 	if (fd < 0 || strlen(name) >= WARDEN_ID_SIZE)
 		return;
-	if (state_read(fd, &s, &e) < 0)
-		slot_end(known_slot(w, "", name), &e);
-	else if (adopt(w, &s, name, &e) >= 0)
+	if (state_read(fd, &s, &e) >= 0 && adopt(w, &s, name, &e) >= 0) {
 		log_info("sandbox.adopted", "sandbox=%s pid=%d", name, (int)s.pid);
-	if (e.code < 0)
-		log_info("sandbox.gone", "sandbox=%s err=%s", name, log_quote(str_of(e.msg)));
+		return;
+	}
+	log_info("sandbox.gone", "sandbox=%s err=%s", log_quote(str_of(name)),
+		log_quote(str_of(e.msg)));
+	bury(w, name, s.key);
 }
 
 /* The named ones first; then every key that is in none of them belongs to nobody. */
@@ -366,6 +378,7 @@ void warden_leave(struct warden *w)
 	if (!w->leaving) {
 		w->leaving = true;
 		loop_timer_cancel(&w->refill);
+		loop_task_cancel(&w->refill_next);
 		loop_timer_init(&w->farewell, w->loop, farewell, w);
 		loop_timer_set(&w->farewell, loop_now_ms(w->loop) + FAREWELL_MS);
 	}

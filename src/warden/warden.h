@@ -1,12 +1,13 @@
 /* warden - the one part that is root: makes and removes sandboxes of this machine.
  * Owns:   the sandboxes' kernel objects: processes, namespaces, mounts, cgroups, links, images.
  * Uses:   base, loop.
- * Never:  listens on a network, parses JSON or HTTP, decides who may have a sandbox or for how long.
+ * Never:  listens on a network, parses JSON or HTTP, decides who may have a sandbox or for how
+ * long.
  *
- * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared ahead,
- * one small step per loop turn, up to a guest that waits sealed in the expected template's root; to
- * create is then to name it. What the warden knows is also in DATA/run and the cgroup tree, so that
- * the next warden finds it. */
+ * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared
+ * ahead, one small step per loop turn, up to a guest that waits sealed in the expected template's
+ * root; to create is then to name it. What the warden knows is also in DATA/run and the cgroup
+ * tree, so that the next warden finds it. */
 #pragma once
 
 #include "base/base.h"
@@ -23,8 +24,8 @@ struct options {
 	const char *data_dir, *templates_dir, *network, *guest_path, *template_name;
 	int64_t server_uid, pool, disk_mb;
 	bool debug, probe;
-	/* What a host without loop devices or with an older kernel does anyway: directories instead of
-	 * disk images, layers by path instead of by descriptor. */
+	/* What a host without loop devices or with an older kernel does anyway: directories instead
+	 * of disk images, layers by path instead of by descriptor. */
 	bool plain_layers, attach_layers;
 };
 int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
@@ -53,11 +54,12 @@ struct warden {
 	struct rootfs rootfs;
 	struct resolvers resolvers;
 
-	struct list slots;	/* all of them */
-	struct map by_id;	/* those with a name */
-	struct slot *making;	/* the one being prepared in the background */
+	struct list slots;   /* all of them */
+	struct map by_id;    /* those with a name */
+	struct slot *making; /* the one being prepared in the background */
 	struct expectation expected;
 	struct loop_timer refill;
+	struct loop_task refill_next;
 	int64_t refill_pause_ms; /* after a failure; doubles */
 
 	struct loop_io control;
@@ -89,14 +91,22 @@ struct tree {
 	dev_t dev;
 	ino_t ino;
 };
+#define TREE_INIT       \
+	{               \
+		-EBADF, \
+	}
 int tree_open(const struct warden *w, const char *template_name, struct tree *ret, struct err *e);
+static inline void tree_done(struct tree *tree)
+{
+	close_fdp(&tree->fd);
+}
 
 enum slot_state {
 	SLOT_MAKING,  /* some steps of preparing are left */
 	SLOT_IDLE,    /* prepared, nobody's */
 	SLOT_BOOTING, /* named, the guest has not answered yet */
 	SLOT_RUNNING,
-	SLOT_ENDING,  /* killed or dead; its objects are being removed */
+	SLOT_ENDING, /* killed or dead; its objects are being removed */
 };
 
 struct waiter {
@@ -108,14 +118,14 @@ struct slot {
 	struct warden *w;
 	struct list node;
 	enum slot_state state;
-	int next_step; /* of preparing */
+	int next_step;           /* of preparing */
 	char key[SLOT_KEY_SIZE]; /* names its cgroups, image and unnamed run directory */
 	char id[WARDEN_ID_SIZE];
 	int number; /* uid range, addresses, interface; 0: none yet */
 
 	pid_t pid;
 	uint64_t start_time; /* tells the process from a later one of the same pid */
-	int pid_fd, net_fd, user_fd, guest_fd;
+	int pid_fd, net_fd, user_fd, guest_fd, listen_fd;
 	struct loop_io exit_io, guest_io;
 	struct loop_timer timer; /* until the guest answers: the deadline; ending: the next try */
 	int64_t pause_ms, deadline_ms;
@@ -124,13 +134,13 @@ struct slot {
 	uint64_t disk_bytes;
 	struct limits limits;
 	struct tree root; /* fd is unused; dev 0: none given yet */
-	int answers;	  /* of the guest */
+	int answers;      /* of the guest */
 
 	bool create_pending, start_sent;
 	uint64_t create_tag;
 	int64_t created_us, ended_us; /* when it was asked for, for the debug log */
 	bool cold;
-	struct err why; /* of a failure, or of the end */
+	struct err why;      /* of a failure, or of the end */
 	struct list waiters; /* requests to destroy it */
 };
 
@@ -153,5 +163,7 @@ void refill_soon(struct warden *w);
 int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's answers */
 /* A guest that does not answer within BOOT_DEADLINE_MS is ended. */
 void slot_expect_answer(struct slot *slot);
+/* Closes what the warden holds of it, which keeps nothing alive that lives by itself. */
+void slot_let_go(struct slot *slot);
 /* Kills, waits, removes, answers whoever waits, frees. Returns at once. */
 void slot_end(struct slot *slot, const struct err *why);

@@ -26,8 +26,8 @@ static bool is_name(const char *field, size_t size, const char *also)
 static int check_range(const char *what, uint64_t value, uint64_t min, uint64_t max, struct err *e)
 {
 	if (value < min || value > max)
-		return err_set(e, -ERANGE, "%s %" PRIu64 " is outside %" PRIu64 "..%" PRIu64, what, value,
-			min, max);
+		return err_set(e, -ERANGE, "%s %" PRIu64 " is outside %" PRIu64 "..%" PRIu64, what,
+			value, min, max);
 	return 0;
 }
 
@@ -41,7 +41,8 @@ static int check_create(const struct warden_request *q, struct err *e)
 	if (r >= 0)
 		r = check_range("disk", q->disk_bytes, WIRE_MIN_DISK_BYTES, WIRE_MAX_BYTES, e);
 	if (r >= 0)
-		r = check_range("cpu", q->cpu_percent, WIRE_MIN_CPU_PERCENT, WIRE_MAX_CPU_PERCENT, e);
+		r = check_range("cpu", q->cpu_percent, WIRE_MIN_CPU_PERCENT, WIRE_MAX_CPU_PERCENT,
+			e);
 	if (r >= 0)
 		r = check_range("pids", q->max_pids, WIRE_MIN_PIDS, WIRE_MAX_PIDS, e);
 	return r;
@@ -54,7 +55,8 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 	if (q->op < WARDEN_CREATE || q->op > WARDEN_LIST)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
 	if (n_fds != (create ? 1 : 0))
-		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op, n_fds);
+		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op,
+			n_fds);
 	if (q->op != WARDEN_LIST && !is_name(q->id, sizeof q->id, ""))
 		return err_set(e, -EINVAL, "bad sandbox id");
 	return create ? check_create(q, e) : 0;

@@ -516,6 +516,14 @@ class Tty(Cli):
         self.assertEqual(terminal.wait(), 7)
         self.assertEqual(terminal.after, terminal.before)
 
+    def test_run_without_a_command_is_a_login_shell(self):
+        terminal = Terminal('run', 'base')
+        terminal.expect(b'$ ')
+        terminal.send(b'shopt -q login_shell && echo "log""in"; exit 3\n')
+        terminal.expect(b'login')
+        self.assertEqual(terminal.wait(), 3)
+        self.assertEqual(terminal.after, terminal.before)
+
     def test_end_of_file_key_ends_the_shell(self):
         terminal = self.shell()
         terminal.send(b'\x04')
@@ -576,8 +584,13 @@ class Doctor(Cli):
 
     @unittest.skipUnless(os.geteuid() == 0, 'needs root to become an ordinary user')
     def test_an_ordinary_user_is_told_what_only_root_can_see(self):
-        run = atoll('doctor', '--json', '--api-url', NOWHERE, user=65534, group=65534,
-                    extra_groups=[], cwd='/')
+        place = self.scratch()  # the checkout may be closed to him
+        place.chmod(0o755)
+        for name in ('atoll', 'atoll-warden'):
+            shutil.copy(pathlib.Path(ATOLL).with_name(name), place)
+        run = subprocess.run([place / 'atoll', 'doctor', '--json', '--api-url', NOWHERE], cwd='/',
+                             user=65534, group=65534, extra_groups=[], capture_output=True,
+                             stdin=subprocess.DEVNULL, timeout=60, check=False)
         document = json.loads(run.stdout)
         self.assertEqual((run.returncode, document['ready'], document['root']), (1, False, False))
         self.assertIn('skipped', [check['status'] for check in document['checks']])

@@ -95,8 +95,10 @@ class Commands(GuestTest):
         r = self.guest.sh('grep -E "SigIgn|SigBlk" /proc/self/status; ls /proc/self/fd | wc -l; '
                           'cat /proc/self/oom_score_adj')
         lines = r['stdout'].decode().split('\n')
+        # glibc's own two signals (32, 33) are ignored in whatever posix_spawn started, such as
+        # everything below make, and no program can be told about them.
         for line in lines[:2]:
-            self.assertEqual(int(line.split()[1], 16), 0, line)
+            self.assertEqual(int(line.split()[1], 16) & ~(3 << 31), 0, line)
         self.assertLessEqual(int(lines[2]), 4)
         self.assertEqual(lines[3], '100')
 

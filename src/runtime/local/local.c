@@ -35,6 +35,16 @@ static int local_ready(const struct runtime *rt, struct err *e)
 		local->state.msg);
 }
 
+void call_end(struct call *call, int r, int fd, const struct err *e)
+{
+	if (call->dial)
+		call->dial(call->arg, r < 0 ? r : fd, e);
+	else
+		call->done(call->arg, r, e);
+	close_fdp(&call->fd);
+	free(call);
+}
+
 static struct call *call_new(enum warden_op op, const char *id, void *arg)
 {
 	struct call *call = XNEW(struct call);
@@ -195,30 +205,40 @@ static int try_connect(int fd, const struct sockaddr *addr, socklen_t size)
 	return -problem;
 }
 
-int local_connect(int fd, int port, struct err *e)
+static int connect_loopback(int fd, int port)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET,
 		.sin_port = htons((uint16_t)port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
-	int domain = 0, r;
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+		.sin6_port = htons((uint16_t)port),
+		.sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	int domain = 0;
 	socklen_t n = sizeof domain;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) < 0)
-		return err_sys(e, -errno, "look at the sandbox's socket");
-	if (domain == AF_INET6) {
-		/* One socket reaches servers on 127.0.0.1, as a mapped address, and those on ::1
-		 * alone. */
-		memcpy(v6.sin6_addr.s6_addr, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x7f\0\0\1", 16);
-		r = try_connect(fd, (struct sockaddr *)&v6, sizeof v6);
-		if (r == -ECONNREFUSED) {
-			v6.sin6_addr = in6addr_loopback;
-			r = try_connect(fd, (struct sockaddr *)&v6, sizeof v6);
-		}
-	} else {
-		r = try_connect(fd, (struct sockaddr *)&v4, sizeof v4);
+		return -errno;
+	return domain == AF_INET6 ? try_connect(fd, (struct sockaddr *)&v6, sizeof v6)
+				  : try_connect(fd, (struct sockaddr *)&v4, sizeof v4);
+}
+
+/* A socket each: one that was refused over a mapped address cannot be used for ::1 again. */
+int local_connect(const int *take_fds, int n, int port, struct err *e)
+{
+	int fd = -EBADF, r = -EPROTO;
+
+	for (int i = 0; i < n; i++) {
+		int result = fd >= 0 ? 0 : connect_loopback(take_fds[i], port);
+
+		if (fd < 0 && result >= 0)
+			fd = take_fds[i];
+		else
+			(void)close(take_fds[i]);
+		/* What the first said is what counts: IPv6 may simply be switched off inside. */
+		if (i == 0)
+			r = result;
 	}
-	return r < 0 ? err_sys(e, r, "connect to port %d of the sandbox", port) : 0;
+	return fd >= 0 ? fd : err_sys(e, r, "connect to port %d of the sandbox", port);
 }
 
 static const struct runtime_ops local_ops = {

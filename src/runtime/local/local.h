@@ -33,5 +33,6 @@ void local_ask(struct local *local, struct call *call);
 void call_end(struct call *call, int r, int fd, const struct err *e);
 int local_wire_start(struct local *local, struct err *e);
 void local_wire_stop(struct local *local);
-/* A descriptor of the sandbox's network, connected to a port on its loopback or about to be. */
-int local_connect(int fd, int port, struct err *e);
+/* Takes sockets of the sandbox's network (IPv4, IPv6) and returns one of them, connected to a port
+ * on its loopback or about to be; the others are closed. */
+int local_connect(const int *take_fds, int n, int port, struct err *e);

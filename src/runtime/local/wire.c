@@ -3,16 +3,6 @@
 
 #include <sys/socket.h>
 
-void call_end(struct call *call, int r, int fd, const struct err *e)
-{
-	if (call->dial)
-		call->dial(call->arg, r < 0 ? r : fd, e);
-	else
-		call->done(call->arg, r, e);
-	close_fdp(&call->fd);
-	free(call);
-}
-
 /* Every call that waits fails; the sandboxes themselves live on without a warden. */
 static void fail_all(void *arg)
 {
@@ -86,27 +76,31 @@ static struct call *call_of(struct local *local, uint64_t tag)
 	return NULL;
 }
 
-static void answered(struct local *local, const struct warden_reply *reply, int fd)
+static void close_all(const int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		(void)close(fds[i]);
+}
+
+static void answered(struct local *local, const struct warden_reply *reply, const int *fds, int n)
 {
 	struct call *call = call_of(local, reply->tag);
 	struct err e = reply->e;
 	int r = reply->e.code;
 
 	if (!call) {
-		close_fdp(&fd);
+		close_all(fds, n);
 		return;
 	}
 	list_remove(&call->node);
-	if (call->dial && r >= 0 && fd < 0)
-		r = err_set(&e, -EPROTO, "the warden sent no socket");
 	if (call->dial && r >= 0)
-		r = local_connect(fd, call->port, &e);
-	if (r < 0 || !call->dial)
-		close_fdp(&fd);
-	call_end(call, r, fd, &e);
+		r = local_connect(fds, n, call->port, &e);
+	else
+		close_all(fds, n);
+	call_end(call, r, r, &e);
 }
 
-static void handle(struct local *local, const struct warden_reply *reply, int fd)
+static void handle(struct local *local, const struct warden_reply *reply, const int *fds, int n)
 {
 	struct call *call;
 
@@ -117,7 +111,7 @@ static void handle(struct local *local, const struct warden_reply *reply, int fd
 		local->state = reply->e;
 		break;
 	case WARDEN_REPLY:
-		answered(local, reply, fd);
+		answered(local, reply, fds, n);
 		return;
 	case WARDEN_LISTED:
 		call = call_of(local, reply->tag);
@@ -129,7 +123,28 @@ static void handle(struct local *local, const struct warden_reply *reply, int fd
 			local->base.exited(local->base.exited_arg, reply->id, &reply->e);
 		break;
 	}
-	close_fdp(&fd);
+	close_all(fds, n);
+}
+
+/* False when there is nothing more to read. */
+static bool read_reply(struct local *local)
+{
+	struct warden_reply reply = { 0 };
+	int fds[FD_MAX_PASS], n = 0;
+	ssize_t got = fd_recv(local->warden_fd, &reply, sizeof reply, fds, &n);
+
+	if (got == -EAGAIN)
+		return false;
+	if (got != sizeof reply || reply.version != WARDEN_VERSION) {
+		close_all(fds, n);
+		die(local, -EPIPE,
+			got <= 0 ? "it ended" : "it sent what this server does not know");
+		return false;
+	}
+	reply.id[sizeof reply.id - 1] = '\0';
+	reply.e.msg[sizeof reply.e.msg - 1] = '\0';
+	handle(local, &reply, fds, n);
+	return true;
 }
 
 static void on_readable(void *arg, uint32_t events)
@@ -137,27 +152,9 @@ static void on_readable(void *arg, uint32_t events)
 	struct local *local = arg;
 
 	/* Some, not all: an answer per turn and client must not starve the others. */
-	for (int budget = 64; budget > 0; budget--) {
-		struct warden_reply reply = { 0 };
-		int fds[FD_MAX_PASS], n = 0;
-		ssize_t got = fd_recv(local->warden_fd, &reply, sizeof reply, fds, &n);
-
-		if (got == -EAGAIN)
-			break;
-		while (n > 1)
-			(void)close(fds[--n]);
-		if (got != sizeof reply || reply.version != WARDEN_VERSION) {
-			if (n)
-				(void)close(fds[0]);
-			die(local, -EPIPE,
-				got <= 0 ? "it ended" : "it sent what this server does not know");
-			return;
-		}
-		reply.id[sizeof reply.id - 1] = '\0';
-		reply.e.msg[sizeof reply.e.msg - 1] = '\0';
-		handle(local, &reply, n ? fds[0] : -EBADF);
-	}
-	if (events & EPOLLOUT)
+	for (int budget = 64; budget > 0 && read_reply(local); budget--)
+		;
+	if (events & EPOLLOUT && !local->is_dead)
 		send_waiting(local);
 }
 

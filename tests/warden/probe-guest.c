@@ -1,5 +1,5 @@
-/* A guest for tests: boots as the real one does, then does one simple thing per connection and says what
- * came of it. So a test can look at a sandbox from the inside with an empty template. */
+/* A guest for tests: boots as the real one does, then does one simple thing per connection and says
+ * what came of it. So a test can look at a sandbox from the inside with an empty template. */
 #include "guest/boot.h"
 
 #include <arpa/inet.h>
@@ -79,6 +79,21 @@ static void do_disk(const char *unused, struct buf *out)
 	(void)buf_printf(out, "%" PRIu64, (uint64_t)st.f_blocks * st.f_frsize >> 20);
 }
 
+/* Writes N MiB. */
+static void do_fill(const char *text, struct buf *out)
+{
+	static char block[1 << 20];
+	cleanup_close int fd = open("/big", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	int64_t mib = 0;
+	int r = 0;
+
+	(void)str_to_int(str_of(text), 1, 1 << 20, &mib);
+	memset(block, 'x', sizeof block);
+	while (r >= 0 && mib-- > 0)
+		r = fd_write_all(fd, block, sizeof block);
+	(void)buf_printf(out, "%d", r);
+}
+
 static void do_call(const char *name, struct buf *out)
 {
 	static const struct {
@@ -105,7 +120,8 @@ static void do_call(const char *name, struct buf *out)
 
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		if (strcmp(calls[i].name, name) == 0) {
-			say_result(out, syscall(calls[i].number, calls[i].a, calls[i].b, 0, 0, 0, 0));
+			say_result(out,
+				syscall(calls[i].number, calls[i].a, calls[i].b, 0, 0, 0, 0));
 			return;
 		}
 	(void)buf_adds(out, "no such call");
@@ -185,7 +201,8 @@ static void do_connect(char *args, struct buf *out)
 static void do_listen(const char *args, struct buf *out)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	bool six = args[0] == '6';
 	int fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1, r;
 	int64_t port = 0;
@@ -230,6 +247,8 @@ static void act(char *line, struct buf *out)
 		do_stat(args, out);
 	else if (strcmp(line, "disk") == 0)
 		do_disk(args, out);
+	else if (strcmp(line, "fill") == 0)
+		do_fill(args, out);
 	else if (strcmp(line, "call") == 0)
 		do_call(args, out);
 	else if (strcmp(line, "fork") == 0)
@@ -269,7 +288,7 @@ int main(void)
 
 	if (!boot_is_wanted())
 		return 2;
-	if (boot_wait(&boot, &e) < 0)
+	if (boot_prepare(&boot, &e) < 0 || boot_wait(&boot, &e) < 0)
 		return 1;
 	(void)fd_set_nonblock(boot.listen_fd, false);
 	boot_ready(&boot, 0, "");

@@ -1,4 +1,5 @@
-/* A real warden with a probe guest in a data directory of its own, spoken to as the server would. */
+/* A real warden with a probe guest in a data directory of its own, spoken to as the server would.
+ */
 #pragma once
 
 #include "base/base.h"
@@ -17,21 +18,28 @@ struct harness {
 /* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only h->option is
  * looked at of what was in *h. */
 int harness_start(struct harness *h, const char *network, int pool, struct err *e);
-/* Only the warden, on the directory that is there. */
+int harness_make_dir(struct harness *h, struct err *e); /* its first half: no warden yet */
+/* Only the warden, on the directory that is there; the second without waiting for it to be ready.
+ */
 int harness_start_warden(struct harness *h, const char *network, int pool, struct err *e);
+int harness_spawn_warden(struct harness *h, const char *network, int pool, struct err *e);
 void harness_kill_warden(struct harness *h); /* SIGKILL */
-void harness_stop_warden(struct harness *h); /* closes its socket and waits for it */
+/* Closes its socket and waits for it; its wait status. */
+int harness_stop_warden(struct harness *h);
 void harness_stop_sandboxes(struct harness *h);
 void harness_stop(struct harness *h); /* all of it, with the directory */
 
 struct warden_request harness_request(struct harness *h, enum warden_op op, const char *id);
 int harness_send(struct harness *h, const struct warden_request *q, int fd);
-/* The next message, within 15 s. A descriptor that came along goes to ret_fd, or is closed. */
-int harness_receive(struct harness *h, struct warden_reply *ret, int *ret_fd);
+/* The next message, within 15 s. */
+int harness_receive(struct harness *h, struct warden_reply *ret);
+/* And the descriptors that came along, -EBADF where there was none. */
+int harness_receive_two(struct harness *h, struct warden_reply *ret, int *ret_one, int *ret_two);
 /* Request and its answer; the code in it. */
 int harness_create(struct harness *h, const char *id);
 int harness_destroy(struct harness *h, const char *id);
-int harness_ask(struct harness *h, const struct warden_request *q, int fd, struct warden_reply *ret);
+int harness_ask(struct harness *h, const struct warden_request *q, int fd,
+	struct warden_reply *ret);
 /* A sealed memfd. */
 int harness_settings(void);
 /* What the probe guest in the sandbox says to a command; "" when it does not answer. */

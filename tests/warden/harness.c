@@ -1,4 +1,4 @@
-#include "warden/test-harness.h"
+#include "warden/harness.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -16,8 +16,11 @@ enum {
 
 static void child_exec(const struct harness *h, int fd, const char *network, int pool)
 {
+	const char *program = getenv("ATOLL_WARDEN"), *guest = getenv("ATOLL_PROBE_GUEST");
 	char pool_text[16];
 
+	if (!program || !guest)
+		_exit(127);
 	(void)snprintf(pool_text, sizeof pool_text, "%d", pool);
 	/* What it logs is of interest only to one who looks for a failure. */
 	if (!getenv("WARDEN_DEBUG"))
@@ -26,17 +29,15 @@ static void child_exec(const struct harness *h, int fd, const char *network, int
 		(void)fcntl(fd, F_SETFD, 0);
 	else
 		(void)dup2(fd, WARDEN_CONTROL_FD);
-	(void)execl(getenv("ATOLL_WARDEN"), "atoll-warden", "--data", h->dir, "--server-uid", "0",
-		"--network", network, "--pool", pool_text, "--disk-mb", "64", "--guest",
-		getenv("ATOLL_PROBE_GUEST"), "--pool-template", "empty",
-		h->option ? h->option : "--debug", (char *)NULL);
+	(void)execl(program, "atoll-warden", "--data", h->dir, "--server-uid", "0", "--network",
+		network, "--pool", pool_text, "--disk-mb", "64", "--guest", guest,
+		"--pool-template", "empty", h->option ? h->option : "--debug", (char *)NULL);
 	_exit(127);
 }
 
-int harness_start_warden(struct harness *h, const char *network, int pool, struct err *e)
+int harness_spawn_warden(struct harness *h, const char *network, int pool, struct err *e)
 {
-	struct warden_reply ready = { 0 };
-	int pair[2], r;
+	int pair[2];
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, -errno, "socketpair");
@@ -45,7 +46,16 @@ int harness_start_warden(struct harness *h, const char *network, int pool, struc
 		child_exec(h, pair[1], network, pool);
 	(void)close(pair[1]);
 	h->fd = pair[0];
-	r = harness_receive(h, &ready, NULL);
+	return h->warden < 0 ? err_sys(e, -errno, "fork") : 0;
+}
+
+int harness_start_warden(struct harness *h, const char *network, int pool, struct err *e)
+{
+	struct warden_reply ready = { 0 };
+	int r = harness_spawn_warden(h, network, pool, e);
+
+	if (r >= 0)
+		r = harness_receive(h, &ready);
 	if (r < 0 || ready.kind != WARDEN_READY)
 		return err_set(e, -EPROTO, "the warden did not say that it is ready");
 	if (ready.e.code < 0)
@@ -53,7 +63,7 @@ int harness_start_warden(struct harness *h, const char *network, int pool, struc
 	return 0;
 }
 
-int harness_start(struct harness *h, const char *network, int pool, struct err *e)
+int harness_make_dir(struct harness *h, struct err *e)
 {
 	char path[128];
 
@@ -74,7 +84,14 @@ int harness_start(struct harness *h, const char *network, int pool, struct err *
 		if (slash)
 			*slash = '/';
 	}
-	return harness_start_warden(h, network, pool, e);
+	return 0;
+}
+
+int harness_start(struct harness *h, const char *network, int pool, struct err *e)
+{
+	int r = harness_make_dir(h, e);
+
+	return r < 0 ? r : harness_start_warden(h, network, pool, e);
 }
 
 void harness_kill_warden(struct harness *h)
@@ -85,13 +102,16 @@ void harness_kill_warden(struct harness *h)
 	h->warden = 0;
 }
 
-void harness_stop_warden(struct harness *h)
+int harness_stop_warden(struct harness *h)
 {
+	int status = 0;
+
 	if (h->warden <= 0)
-		return;
+		return 0;
 	(void)close(TAKE_FD(h->fd));
-	(void)waitpid(h->warden, NULL, 0);
+	(void)waitpid(h->warden, &status, 0);
 	h->warden = 0;
+	return status;
 }
 
 void harness_stop_sandboxes(struct harness *h)
@@ -103,7 +123,7 @@ void harness_stop_sandboxes(struct harness *h)
 
 	if (harness_send(h, &q, -EBADF) < 0)
 		return;
-	while (harness_receive(h, &reply, NULL) >= 0 && reply.kind != WARDEN_REPLY)
+	while (harness_receive(h, &reply) >= 0 && reply.kind != WARDEN_REPLY)
 		if (reply.kind == WARDEN_LISTED && n < ARRAY_SIZE(ids))
 			memcpy(ids[n++], reply.id, sizeof reply.id);
 	while (n > 0)
@@ -114,7 +134,7 @@ void harness_stop(struct harness *h)
 {
 	if (h->warden > 0)
 		harness_stop_sandboxes(h);
-	harness_stop_warden(h);
+	(void)harness_stop_warden(h);
 	if (h->dir[0])
 		(void)dir_remove_tree(AT_FDCWD, h->dir, NULL);
 }
@@ -139,7 +159,7 @@ int harness_send(struct harness *h, const struct warden_request *q, int fd)
 	return fd_send(h->fd, q, sizeof *q, &fd, fd >= 0 ? 1 : 0);
 }
 
-int harness_receive(struct harness *h, struct warden_reply *ret, int *ret_fd)
+int harness_receive_two(struct harness *h, struct warden_reply *ret, int *ret_one, int *ret_two)
 {
 	struct pollfd p = { .fd = h->fd, .events = POLLIN };
 	int fds[FD_MAX_PASS], n_fds = 0;
@@ -148,11 +168,16 @@ int harness_receive(struct harness *h, struct warden_reply *ret, int *ret_fd)
 	if (poll(&p, 1, ANSWER_MS) != 1)
 		return -ETIMEDOUT;
 	n = fd_recv(h->fd, ret, sizeof *ret, fds, &n_fds);
-	for (int i = ret_fd ? 1 : 0; i < n_fds; i++)
-		(void)close(fds[i]);
-	if (ret_fd)
-		*ret_fd = n_fds ? fds[0] : -EBADF;
+	*ret_one = n_fds > 0 ? fds[0] : -EBADF;
+	*ret_two = n_fds > 1 ? fds[1] : -EBADF;
 	return n == sizeof *ret ? 0 : -EPIPE;
+}
+
+int harness_receive(struct harness *h, struct warden_reply *ret)
+{
+	cleanup_close int one = -EBADF, two = -EBADF;
+
+	return harness_receive_two(h, ret, &one, &two);
 }
 
 int harness_ask(struct harness *h, const struct warden_request *q, int fd, struct warden_reply *ret)
@@ -160,7 +185,7 @@ int harness_ask(struct harness *h, const struct warden_request *q, int fd, struc
 	int r = harness_send(h, q, fd);
 
 	while (r >= 0) {
-		r = harness_receive(h, ret, NULL);
+		r = harness_receive(h, ret);
 		if (r >= 0 && ret->kind == WARDEN_REPLY && ret->tag == q->tag)
 			return ret->e.code;
 	}
@@ -334,7 +359,8 @@ int census_wait(const struct harness *h, const struct census *before)
 			return 0;
 		(void)usleep(50000);
 	}
-	printf("# left: processes %d->%d mounts %d->%d cgroups %d->%d links %d->%d loops %d->%d files"
+	printf("# left: processes %d->%d mounts %d->%d cgroups %d->%d links %d->%d loops %d->%d "
+	       "files"
 	       " %d->%d\n",
 		before->processes, now.processes, before->mounts, now.mounts, before->cgroups,
 		now.cgroups, before->links, now.links, before->loops, now.loops, before->files,
