@@ -9,11 +9,15 @@ FUZZ := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false -Df
 SOURCES = $(shell find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test bench fuzz format check install clean asan
+.PHONY: build run test bench fuzz format check install clean release asan
 
 build:
 	@tools/install-packages build
 	@[ -f build/build.ninja ] || meson setup build
+	@ninja -C build atoll atoll-warden atoll-guest
+
+# Everything of that build: the unit tests and the programs that measure.
+release: build
 	@ninja -C build
 
 run: build
@@ -26,11 +30,11 @@ asan:
 	@[ -f build-asan/build.ninja ] || $(ASAN) build-asan
 	@ninja -C build-asan
 
-test: build asan
+test: release asan
 	@tools/install-packages run
 	@tests/run
 
-bench: build
+bench: release
 	@tools/install-packages run test bench
 	@bench/run
 
@@ -50,7 +54,7 @@ check: asan
 	@clang-format --dry-run --Werror $(SOURCES)
 	@tools/lint build-asan
 
-install: build
+install: release
 	@meson configure build -Dprefix=$(PREFIX)
 	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
 

@@ -78,7 +78,7 @@ int main(void)
 {
 	int n = 0, failures = 0;
 
-	setvbuf(stdout, NULL, _IOLBF, 0);
+	(void)setvbuf(stdout, NULL, _IOLBF, 0);
 	for (struct test_case *t = test_first; t; t = t->next)
 		n++;
 	printf("1..%d\n", n);

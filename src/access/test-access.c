@@ -110,3 +110,69 @@ TEST(what_is_no_key_is_none)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		ASSERT(!access_check(s.book, str_of(bad[i])));
 }
+
+TEST(a_key_is_renamed_and_says_who_made_it_and_when_it_was_used)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char first[ACCESS_KEY_SIZE], made_by[ACCESS_ID_SIZE];
+	const struct access_key *key;
+	struct err e = { 0 };
+	const char *team;
+
+	access_make_key(first);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	team = access_first_team(s.book);
+	ASSERT(access_team(s.book, str_of(team)));
+	ASSERT(!access_team(s.book, STR("nobody")));
+	key = access_check(s.book, str_of(first));
+	ASSERT_STR(key->created_by, "");
+	ASSERT(key->last_used_us > 0);
+	(void)snprintf(made_by, sizeof made_by, "%s", key->id);
+
+	access_create_key(s.book, team, STR("ci"), made_by, created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	access_rename_key(s.book, team, str_of(s.id), STR("new name"), made_by, done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT_STR(access_check(s.book, str_of(s.key))->name, "new name");
+	access_rename_key(s.book, "another team", str_of(s.id), STR("x"), made_by, done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	key = access_check(s.book, str_of(s.key));
+	ASSERT_STR(key->name, "new name");
+	ASSERT_STR(key->created_by, made_by);
+}
+
+static void stop(void *arg)
+{
+	loop_stop(arg);
+}
+
+static void last_use(void *arg, const struct access_key *key)
+{
+	*(int64_t *)arg = key->last_used_us;
+}
+
+TEST(when_a_key_was_used_is_written_a_little_later)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char first[ACCESS_KEY_SIZE];
+	struct loop_timer timer = { 0 };
+	struct err e = { 0 };
+	int64_t at_us = -1;
+
+	access_make_key(first);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	access_keep_use(s.book, s.loop, 10);
+	ASSERT(access_check(s.book, str_of(first)));
+	loop_timer_init(&timer, s.loop, stop, s.loop);
+	loop_timer_set(&timer, time_now_ms() + 300);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	access_each_key(s.book, access_first_team(s.book), last_use, &at_us);
+	ASSERT(at_us > 0);
+}

@@ -9,8 +9,18 @@ enum {
 	API_BODY_BYTES = 16 << 20,
 };
 
+/* This machine as its operator sees it; counted since the server started. */
+struct api_node {
+	char service_id[UUID_SIZE];
+	bool draining;
+	int64_t changed_us; /* when draining last changed */
+	int64_t created, failed, starting;
+	int64_t cpu_busy, cpu_all; /* at the last look */
+};
+
 struct api {
 	struct api_config config;
+	struct api_node node;
 };
 
 struct api_route;
@@ -21,12 +31,16 @@ struct api_call { /* one request; lives in the exchange's arena */
 	struct access_key key;             /* who asks; all zero on open routes */
 	struct str params[API_MAX_PARAMS]; /* decoded {segments} of the path, in order */
 	struct str body;
+	bool is_counted; /* among those that are starting sandboxes */
 };
 
 typedef void (*api_fn)(struct api_call *call);
 enum api_flags {
-	API_OPEN = 1 << 0, /* no key needed */
-	API_BODY = 1 << 1, /* the body is read before the handler is called */
+	API_OPEN = 1 << 0,   /* no key needed */
+	API_BODY = 1 << 1,   /* the body is read before the handler is called */
+	API_ADMIN = 1 << 2,  /* the operator's token is needed, and no key */
+	API_STARTS = 1 << 3, /* makes sandboxes: refused while draining, and counted */
+	API_HEALTH = 1 << 4, /* says no while draining */
 };
 struct api_route {
 	const char *method, *pattern;
@@ -35,6 +49,9 @@ struct api_route {
 };
 /* Each surface's table ends with a NULL method. */
 extern const struct api_route api_e2b_routes[];
+/* The same routes as an OpenAPI document, for people and programs: openapi.json, which a test keeps
+ * true. */
+extern const char api_openapi[];
 
 /* Answers. Each ends the exchange. */
 void api_fail(struct api_call *call, const struct err *e);
@@ -46,7 +63,14 @@ int api_status_of(int err_code);
 /* Decodes the body by a shape; answers 400 itself and returns negative when it cannot. An empty
  * body counts as {} when `optional`. */
 int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional);
+/* The token of "Authorization: Bearer TOKEN"; p is NULL when there is none. */
+struct str api_bearer(const struct http_exchange *x);
 /* An integer query value; answers 400 itself. Absent leaves *ret alone. */
 int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t max, int64_t *ret);
 /* done_fn that ends a call with 204 or the error. */
 void api_done_empty(void *call, int r, const struct err *e);
+
+/* ---- cors.c ---- */
+/* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.
+ */
+bool cors_handle(struct http_exchange *x);

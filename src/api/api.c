@@ -5,6 +5,8 @@ struct api *api_new(const struct api_config *config)
 	struct api *api = XNEW(struct api);
 
 	api->config = *config;
+	uuid_make(api->node.service_id);
+	api->node.changed_us = time_wall_us();
 	return api;
 }
 
@@ -43,16 +45,32 @@ int api_status_of(int err_code)
 	return 500;
 }
 
+/* Every answer of a route that makes sandboxes passes here once. */
+static void count_answer(struct api_call *call, int status)
+{
+	struct api_node *node = &call->api->node;
+
+	if (!call->is_counted)
+		return;
+	call->is_counted = false;
+	node->starting--;
+	node->created += status < 300;
+	node->failed += status >= 500;
+}
+
 void api_reply_json(struct api_call *call, int status, const struct buf *body)
 {
-	if (body->failed)
+	if (body->failed) {
 		api_fail_status(call, 500, "the answer is larger than the server allows");
-	else
-		http_reply(call->x, status, "application/json; charset=utf-8", buf_str(body));
+		return;
+	}
+	count_answer(call, status);
+	http_reply(call->x, status, "application/json; charset=utf-8", buf_str(body));
 }
 
 void api_reply_empty(struct api_call *call, int status)
 {
+	count_answer(call, status);
 	http_reply(call->x, status, NULL, STR_NONE);
 }
 
@@ -66,6 +84,7 @@ void api_fail_status(struct api_call *call, int status, const char *message)
 	jsonw_int(&w, "code", status);
 	jsonw_strz(&w, "message", message);
 	jsonw_end_object(&w);
+	count_answer(call, status);
 	http_reply(call->x, status, "application/json; charset=utf-8", buf_str(&body));
 }
 
@@ -136,7 +155,8 @@ static bool match(struct api_call *call, const char *pattern)
 			CLEANUP(buf_done) struct buf text = BUF_INIT(1024);
 			char *kept;
 
-			if (g.n == 0 || n == API_MAX_PARAMS || percent_decode(g, false, &text) < 0)
+			if (g.n == 0 || n == API_MAX_PARAMS ||
+				percent_decode(g, false, &text) < 0 || !str_is_utf8(buf_str(&text)))
 				return false;
 			kept = arena_dup(http_arena(call->x), buf_str(&text));
 			if (!kept)
@@ -162,11 +182,77 @@ static const struct api_route *route_of(struct api_call *call, bool *ret_other)
 	return NULL;
 }
 
+/* A 405 says which methods the path takes. */
+static void fail_method(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf allow = BUF_INIT(256);
+
+	for (const struct api_route *route = api_e2b_routes; route->method; route++)
+		if (match(call, route->pattern))
+			(void)buf_printf(&allow, "%s%s", allow.n ? ", " : "", route->method);
+	http_add_header(call->x, "Allow", buf_str(&allow));
+	api_fail_status(call, 405, "this path does not take that method");
+}
+
+struct str api_bearer(const struct http_exchange *x)
+{
+	struct str value = http_header(x, "Authorization"), scheme;
+
+	if (!str_split(&value, ' ', &scheme) || !str_eq_nocase(scheme, STR("Bearer")))
+		return STR_NONE;
+	return str_trim(value);
+}
+
+/* Compared by digest, so that not even the token's length shows in the time it takes. */
+static bool is_admin(const struct api_call *call)
+{
+	struct str sent = http_header(call->x, "X-Admin-Token");
+	uint8_t a[SHA256_SIZE], b[SHA256_SIZE];
+
+	if (!sent.p || !call->api->config.admin_token)
+		return false;
+	sha256(sent.p, sent.n, a);
+	sha256(call->api->config.admin_token, strlen(call->api->config.admin_token), b);
+	return mem_equal_ct(a, b, sizeof a);
+}
+
+/* The operator may act for any team by naming it. */
+static bool admin_as_team(struct api_call *call)
+{
+	struct str id = http_header(call->x, "X-Team-ID");
+	const struct access_team *team = access_team(call->api->config.access, id);
+
+	if (!team || !is_admin(call))
+		return false;
+	(void)snprintf(call->key.id, sizeof call->key.id, "admin");
+	(void)snprintf(call->key.team_id, sizeof call->key.team_id, "%s", team->id);
+	return true;
+}
+
+static bool authenticate_admin(struct api_call *call)
+{
+	if (is_admin(call)) {
+		(void)snprintf(call->key.id, sizeof call->key.id, "admin");
+		return true;
+	}
+	api_fail_status(call, 401,
+		call->api->config.admin_token
+			? "X-Admin-Token is missing or wrong"
+			: "this server has no operator's token: start it with --admin-token-file");
+	return false;
+}
+
 static bool authenticate(struct api_call *call)
 {
 	struct str sent = http_header(call->x, "X-API-Key");
 	const struct access_key *key;
 
+	if (call->route->flags & API_ADMIN)
+		return authenticate_admin(call);
+	if (!sent.p)
+		sent = api_bearer(call->x);
+	if (!sent.p && http_header(call->x, "X-Admin-Token").p && admin_as_team(call))
+		return true;
 	if (!sent.p) {
 		api_fail_status(call, 401, "authorization header is missing");
 		return false;
@@ -178,6 +264,15 @@ static bool authenticate(struct api_call *call)
 	}
 	call->key = *key;
 	return true;
+}
+
+static void run_handler(struct api_call *call)
+{
+	if (call->route->flags & API_STARTS) {
+		call->is_counted = true;
+		call->api->node.starting++;
+	}
+	call->route->fn(call);
 }
 
 static void body_read(void *arg, int r, struct str body)
@@ -192,7 +287,7 @@ static void body_read(void *arg, int r, struct str body)
 		http_abort(call->x);
 	} else {
 		call->body = body;
-		call->route->fn(call);
+		run_handler(call);
 	}
 }
 
@@ -201,6 +296,8 @@ void api_handle(struct api *api, struct http_exchange *x)
 	struct api_call *call = arena_alloc(http_arena(x), sizeof *call);
 	bool other;
 
+	if (cors_handle(x))
+		return;
 	if (!call || http_path(x).n == 0 || http_path(x).p[0] != '/') {
 		http_reply(x, 400, NULL, STR_NONE);
 		return;
@@ -208,13 +305,16 @@ void api_handle(struct api *api, struct http_exchange *x)
 	call->api = api;
 	call->x = x;
 	call->route = route_of(call, &other);
-	if (!call->route)
-		api_fail_status(call, other ? 405 : 404,
-			other ? "this path does not take that method" : "no such path");
+	if (!call->route && other)
+		fail_method(call);
+	else if (!call->route)
+		api_fail_status(call, 404, "no such path");
 	else if (!(call->route->flags & API_OPEN) && !authenticate(call))
 		return;
+	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)
+		api_fail_status(call, 503, "this node is draining: it starts no sandboxes");
 	else if (call->route->flags & API_BODY)
 		http_read_body(x, API_BODY_BYTES, body_read, call);
 	else
-		call->route->fn(call);
+		run_handler(call);
 }

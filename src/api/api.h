@@ -1,20 +1,29 @@
 /* api - the control plane over HTTP: E2B's REST surface (e2b/), later /api/v1 and the dashboard.
  * Owns:   routes, authentication of requests, decoding and encoding, the table of status codes.
- * Uses:   base, json, http, access, sandbox, template.
+ * Uses:   base, json, http, store, access, observe, secret, sandbox, template, volume.
  * Never:  SQL, files, waiting. A handler decodes, calls one door and answers. */
 #pragma once
 
 #include "access/access.h"
 #include "http/http.h"
 #include "sandbox/sandbox.h"
+#include "secret/secret.h"
+#include "store/store.h"
 #include "template/template.h"
+#include "volume/volume.h"
 
 struct api;
-struct api_config { /* all borrowed */
+struct api_config {          /* all borrowed */
+	struct store *store; /* for what observe makes of it */
 	struct access_book *access;
+	struct secret_book *secrets;
+	struct volume_book *volumes;
 	struct sandbox_book *sandboxes;
 	struct template_book *templates;
-	const char *domain; /* what clients put behind PORT-ID. */
+	const char *domain;      /* what clients put behind PORT-ID. */
+	const char *admin_token; /* what X-Admin-Token must be; NULL: nobody is the operator */
+	const char *node_id;
+	int64_t max_timeout_s;
 };
 struct api *api_new(const struct api_config *config);
 struct api *api_free(struct api *api);

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/codec.h"
+#include "base/crash.h"
 #include "base/fd.h"
 #include "base/list.h"
 #include "base/log.h"

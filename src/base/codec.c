@@ -222,3 +222,78 @@ void random_id(char *out, size_t n)
 	}
 	out[n] = '\0';
 }
+
+void uuid_format(const uint8_t bytes[16], char out[UUID_SIZE])
+{
+	uint8_t b[16];
+
+	memcpy(b, bytes, sizeof b);
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	(void)snprintf(out, UUID_SIZE,
+		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+		b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+		b[15]);
+}
+
+void uuid_make(char out[UUID_SIZE])
+{
+	uint8_t bytes[16];
+
+	random_bytes(bytes, sizeof bytes);
+	uuid_format(bytes, out);
+}
+
+bool str_is_uuid(struct str s)
+{
+	if (s.n != UUID_SIZE - 1)
+		return false;
+	for (size_t i = 0; i < s.n; i++) {
+		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+		char c = s.p[i];
+
+		if (dash ? c != '-' : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+			return false;
+	}
+	return true;
+}
+
+int seal_text(const uint8_t key[SHA256_SIZE], struct str plain, struct buf *out)
+{
+	CLEANUP(buf_done) struct buf box = BUF_INIT(plain.n + 64);
+	uint8_t *p = (uint8_t *)buf_reserve(&box,
+		crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES + plain.n);
+	size_t n = crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES + plain.n;
+	char *to = buf_reserve(out, base64_size(n));
+
+	if (!p || !to)
+		return -ENOBUFS;
+	random_bytes(p, crypto_secretbox_NONCEBYTES);
+	(void)crypto_secretbox_easy(p + crypto_secretbox_NONCEBYTES, (const uint8_t *)plain.p,
+		plain.n, p, key);
+	base64_encode(p, n, to);
+	out->n += base64_size(n);
+	out->p[out->n] = '\0';
+	return 0;
+}
+
+int unseal_text(const uint8_t key[SHA256_SIZE], struct str sealed, struct buf *out)
+{
+	const size_t head = crypto_secretbox_NONCEBYTES + crypto_secretbox_MACBYTES;
+	CLEANUP(buf_done) struct buf box = BUF_INIT(sealed.n + 8);
+	const uint8_t *p;
+	char *to;
+
+	if (base64_decode(sealed, &box) < 0 || box.n < head)
+		return -EBADMSG;
+	p = (const uint8_t *)box.p;
+	to = buf_reserve(out, box.n - head + 1);
+	if (!to)
+		return -ENOBUFS;
+	if (crypto_secretbox_open_easy((uint8_t *)to, p + crypto_secretbox_NONCEBYTES,
+		    box.n - crypto_secretbox_NONCEBYTES, p, key) < 0)
+		return -EBADMSG;
+	out->n += box.n - head;
+	out->p[out->n] = '\0';
+	return 0;
+}

@@ -28,3 +28,16 @@ bool mem_equal_ct(const void *a, const void *b, size_t n); /* time does not depe
 void random_bytes(void *p, size_t n);                      /* aborts if the kernel has none */
 /* n characters of [a-z0-9], uniformly, and a NUL. */
 void random_id(char *out, size_t n);
+
+enum {
+	UUID_SIZE = 37
+};
+void uuid_format(const uint8_t bytes[16], char out[UUID_SIZE]); /* sets version 4's marks */
+void uuid_make(char out[UUID_SIZE]);                            /* a random one */
+bool str_is_uuid(struct str s);                                 /* 8-4-4-4-12 lower-case hex */
+
+/* Authenticated encryption of a text for the store, base64 out; the nonce is random and included.
+ */
+int seal_text(const uint8_t key[SHA256_SIZE], struct str plain, struct buf *out);
+/* -EBADMSG: damaged, or sealed with another key. */
+int unseal_text(const uint8_t key[SHA256_SIZE], struct str sealed, struct buf *out);

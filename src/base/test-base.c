@@ -221,3 +221,16 @@ TEST(trees_are_removed_and_files_replaced_whole)
 	ASSERT(stat(path, &st) < 0);
 	ASSERT(stat("/etc/passwd", &st) == 0);
 }
+
+TEST(a_uuid_is_told_from_what_looks_like_one)
+{
+	static const char *const bad[] = { "", "5e6a4c1e-1b2c-4d3e-8f4a-5b6c7d8e9f0",
+		"5e6a4c1e-1b2c-4d3e-8f4a-5b6c7d8e9f0a1", "5E6a4c1e-1b2c-4d3e-8f4a-5b6c7d8e9f0a",
+		"5e6a4c1e+1b2c-4d3e-8f4a-5b6c7d8e9f0a", "5e6a4c1e-1b2c-4d3e-8f4a-5b6c7d8e9f-a" };
+	char made[UUID_SIZE];
+
+	uuid_make(made);
+	ASSERT(str_is_uuid(str_of(made)));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ASSERT(!str_is_uuid(str_of(bad[i])));
+}

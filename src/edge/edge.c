@@ -1,4 +1,4 @@
-#include "edge/edge.h"
+#include "edge/edge-internal.h"
 #include "json/json.h"
 
 struct edge {
@@ -10,6 +10,7 @@ struct edge_call { /* lives in the exchange's arena */
 	struct http_exchange *x;
 	char id[SANDBOX_ID_SIZE];
 	int port;
+	struct str host; /* for the service inside; empty: as sent */
 };
 
 struct edge *edge_new(struct sandbox_book *sandboxes)
@@ -35,6 +36,13 @@ static bool is_navigation(const struct http_exchange *x)
 	return at && str_is(http_method(x), "GET");
 }
 
+/* A page in a browser may read why it failed, as it may read what the guest answers. */
+static void allow_any_origin(struct http_exchange *x)
+{
+	if (http_header(x, "Origin").p)
+		http_add_header(x, "Access-Control-Allow-Origin", STR("*"));
+}
+
 static void fail_page(struct http_exchange *x, int status, const char *message)
 {
 	CLEANUP(buf_done) struct buf page = BUF_INIT(4096);
@@ -51,6 +59,7 @@ static void fail(struct http_exchange *x, int status, struct str id, int port, c
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	struct jsonw w;
 
+	allow_any_origin(x);
 	if (is_navigation(x)) {
 		fail_page(x, status, message);
 		return;
@@ -89,8 +98,9 @@ static void refused(void *arg, struct http_exchange *x, int r)
 static void dialled(void *arg, int fd, const struct err *e)
 {
 	struct edge_call *call = arg;
-	struct http_relay_options options = { .arg = call };
+	struct http_relay_options options = { .host = call->host, .arg = call };
 
+	CRASH_POINT("exec.dialled");
 	if (fd < 0) {
 		log_debug("edge.dial_failed", "sandbox=%s port=%d err=%s", call->id, call->port,
 			log_quote(str_of(e->msg)));
@@ -129,9 +139,90 @@ static void fail_private(struct http_exchange *x)
 	http_reply(x, 404, "application/json; charset=utf-8", buf_str(&body));
 }
 
+/* The Host that services inside shall see; empty: as the client sent it. */
+static struct str masked_host(struct http_exchange *x, const struct sandbox *sb, int port)
+{
+	static const struct str mark = { "${PORT}", 7 };
+	struct str mask = sb->options.mask_host;
+	const char *at = mask.n ? memmem(mask.p, mask.n, mark.p, mark.n) : NULL;
+	char *text;
+
+	if (!mask.n || port == RUNTIME_GUEST_PORT)
+		return STR_NONE;
+	if (!at)
+		text = arena_dup(http_arena(x), mask);
+	else
+		text = arena_printf(http_arena(x), "%.*s%d%s", (int)(at - mask.p), mask.p, port,
+			at + mark.n);
+	return str_of(text);
+}
+
+static bool has_token(struct http_exchange *x, const char *header, const char *token)
+{
+	struct str sent = http_header(x, header);
+
+	return sent.n == strlen(token) && mem_equal_ct(sent.p, token, sent.n);
+}
+
+/* Who may reach this port at all: everybody, unless the sandbox was made private. */
+static bool may_enter(struct edge *edge, struct http_exchange *x, const struct sandbox *sb,
+	int port)
+{
+	char token[SANDBOX_TOKEN_SIZE];
+
+	if (port == RUNTIME_GUEST_PORT || !sb->options.is_private)
+		return true;
+	sandbox_traffic_token(edge->sandboxes, sb->id, token);
+	return has_token(x, "E2B-Traffic-Access-Token", token);
+}
+
+/* Traffic wakes a sandbox that wants it; at the guest's own port only with its token, since that
+ * would be refused inside as well. */
+static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sandbox *sb, int port)
+{
+	char token[SANDBOX_TOKEN_SIZE];
+
+	if (port != RUNTIME_GUEST_PORT || !sb->secure)
+		return true;
+	sandbox_token(edge->sandboxes, sb->id, token);
+	return has_token(x, "X-Access-Token", token);
+}
+
+static void forward(struct edge_call *call, const struct sandbox *sb)
+{
+	call->host = masked_host(call->x, sb, call->port);
+	sandbox_dial(call->edge->sandboxes, sb, call->port, dialled, call);
+}
+
+static void woken(void *arg, int r, bool resumed, const struct sandbox *sb, const struct err *e)
+{
+	struct edge_call *call = arg;
+
+	(void)resumed;
+	if (r == -EDQUOT)
+		fail(call->x, 429, str_of(call->id), 0, e->msg);
+	else if (r < 0)
+		fail_gone(call->x, str_of(call->id));
+	else
+		forward(call, sb);
+}
+
+static void wake(struct edge_call *call, const struct sandbox *sb)
+{
+	struct sandbox_resume how = { .timeout_s = MAX(sb->timeout_s, 300) };
+
+	if (!sb->options.auto_resume || sb->image[0])
+		fail_gone(call->x, str_of(call->id));
+	else if (!may_wake(call->edge, call->x, sb, call->port))
+		fail(call->x, 403, str_of(call->id), 0,
+			"The sandbox is paused, and only its owner may wake it");
+	else
+		sandbox_connect(call->edge->sandboxes, NULL, str_of(call->id), &how, woken, call);
+}
+
 static void pass(struct edge *edge, struct http_exchange *x, const struct edge_target *target)
 {
-	const struct sandbox *sb = sandbox_find(edge->sandboxes, NULL, target->id);
+	const struct sandbox *sb = sandbox_find_any(edge->sandboxes, NULL, target->id);
 	struct edge_call *call;
 
 	if (!sb) {
@@ -142,6 +233,11 @@ static void pass(struct edge *edge, struct http_exchange *x, const struct edge_t
 		fail_private(x);
 		return;
 	}
+	if (!may_enter(edge, x, sb, target->port)) {
+		fail(x, 403, target->id, 0,
+			"The sandbox is private: send its traffic access token");
+		return;
+	}
 	call = arena_alloc(http_arena(x), sizeof *call);
 	if (!call) {
 		http_abort(x);
@@ -149,7 +245,47 @@ static void pass(struct edge *edge, struct http_exchange *x, const struct edge_t
 	}
 	*call = (struct edge_call){ .edge = edge, .x = x, .port = target->port };
 	(void)snprintf(call->id, sizeof call->id, "%s", sb->id);
-	sandbox_dial(edge->sandboxes, sb, target->port, dialled, call);
+	if (sb->state == SANDBOX_RUNNING)
+		forward(call, sb);
+	else
+		wake(call, sb);
+}
+
+/* In the guest's own form: whoever signed the URL expects its answers. */
+static void fail_signed(struct http_exchange *x, int status, const char *message)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(1024);
+	struct jsonw w;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_int(&w, "code", status);
+	jsonw_strz(&w, "message", message);
+	jsonw_end_object(&w);
+	allow_any_origin(x);
+	http_reply(x, status, "application/json; charset=utf-8", buf_str(&body));
+}
+
+static bool pass_signed(struct edge *edge, struct http_exchange *x)
+{
+	char id[SANDBOX_ID_SIZE];
+	struct edge_target target = { .kind = EDGE_TARGET, .port = RUNTIME_GUEST_PORT };
+
+	switch (signed_find(edge->sandboxes, x, id)) {
+	case SIGNED_NOT:
+		return false;
+	case SIGNED_FOUND:
+		target.id = str_of(id);
+		pass(edge, x, &target);
+		break;
+	case SIGNED_WRONG:
+		fail_signed(x, 401, "invalid signature");
+		break;
+	case SIGNED_EXPIRATION:
+		fail_signed(x, 400, "invalid signature_expiration query parameter");
+		break;
+	}
+	return true;
 }
 
 bool edge_handle(struct edge *edge, struct http_exchange *x)
@@ -159,7 +295,7 @@ bool edge_handle(struct edge *edge, struct http_exchange *x)
 
 	switch (target.kind) {
 	case EDGE_OTHER:
-		return false;
+		return pass_signed(edge, x);
 	case EDGE_BAD:
 		http_reply(x, 400, "text/plain; charset=utf-8", str_of(target.why));
 		return true;

@@ -25,5 +25,6 @@ struct edge;
 struct edge *edge_new(struct sandbox_book *sandboxes);
 struct edge *edge_free(struct edge *edge);
 DEFINE_CLEANUP(struct edge, edge_free)
-/* True: taken, the exchange is the edge's. False: not for a sandbox. */
+/* True: taken, the exchange is the edge's. False: not for a sandbox. A signed file URL that names
+ * no sandbox goes to the one whose token signed it. */
 bool edge_handle(struct edge *edge, struct http_exchange *x);

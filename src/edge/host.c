@@ -49,7 +49,7 @@ static struct edge_target target(struct str port_text, struct str id)
 
 	if (str_to_int(port_text, 1, 65535, &port) < 0)
 		return bad("Invalid port");
-	if (id.n == 0 || id.n >= SANDBOX_ID_SIZE * 2)
+	if (id.n == 0 || id.n >= 2 * (size_t)SANDBOX_ID_SIZE)
 		return bad("Invalid sandbox ID");
 	for (size_t i = 0; i < id.n; i++)
 		if (!is_digit(id.p[i]) && !(id.p[i] >= 'a' && id.p[i] <= 'z'))

@@ -3,10 +3,6 @@
 
 #include "base/base.h"
 
-enum {
-	AUTH_SIGNATURE_SIZE = 64 /* "v1_", 43 characters, NUL */
-};
-
 /* Constant in time but for the length. No token in the sandbox: everybody may. */
 bool auth_token_matches(const char *token, struct str given);
 
@@ -20,5 +16,3 @@ struct auth_claim {             /* a request for /files */
 /* -EACCES with E2B's own words, which its tests compare. */
 int auth_file_check(const char *token, const struct auth_claim *claim, int64_t now_s,
 	struct err *e);
-/* "v1_..." for a claim; -ENOBUFS when the parts are absurdly long. */
-int auth_sign(const char *token, const struct auth_claim *claim, char out[AUTH_SIGNATURE_SIZE]);

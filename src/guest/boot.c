@@ -260,6 +260,40 @@ static int freeze(const char *path, struct err *e)
 }
 
 /* The kernel's own files that concern the whole machine. */
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* A boot of its own: programs take this id for "the same boot as before", and the host's would
+ * neither change with a fresh start of the sandbox nor differ between sandboxes. */
+static int give_boot_id(struct err *e)
+{
+	static const char file[] = "/dev/.boot-id";
+	cleanup_close int cover = -EBADF;
+	uint8_t b[16];
+	char text[40];
+	int n, fd, r;
+
+	random_bytes(b, sizeof b);
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	n = snprintf(text, sizeof text,
+		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", b[0],
+		b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+		b[14], b[15]);
+	fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
+	if (fd < 0)
+		return err_sys(e, -errno, "make %s", file);
+	r = fd_write_all(fd, text, (size_t)n);
+	(void)close(fd);
+	if (r < 0)
+		return err_sys(e, r, "write %s", file);
+	cover = open_tree(AT_FDCWD, file, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (cover < 0)
+		return err_sys(e, -errno, "clone %s", file);
+	r = put(cover, BOOT_ID, e);
+	(void)unlink(file); /* it lives on where it is mounted */
+	return r;
+}
+
 static int mask_host(struct err *e)
 {
 	static const char *const hidden[] = { "/proc/acpi", "/proc/asound", "/proc/kallsyms",
@@ -402,6 +436,8 @@ static int seal(const int fds[GUEST_ROOT_FDS], const struct prepared *p, struct 
 
 	if (r >= 0)
 		r = mask_host(e);
+	if (r >= 0)
+		r = give_boot_id(e);
 	if (r >= 0)
 		r = close_others(fds[1], e);
 	if (r < 0)

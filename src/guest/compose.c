@@ -28,8 +28,10 @@ static const struct json_shape compose_shape =
 	JSON_SHAPE(struct compose_in, compose_fields, .ignore_unknown = true);
 
 struct compose {
+	struct transfer transfer;
 	struct guest *guest;
-	struct http_exchange *x;
+	struct http_exchange *x; /* NULL: nobody is left to answer */
+	bool is_busy;
 	struct arena *arena;
 	struct user user;
 	char **sources;
@@ -41,8 +43,18 @@ struct compose {
 
 static void compose_free(struct compose *c)
 {
+	list_remove(&c->transfer.node);
 	(void)arena_free(c->arena);
 	free(c);
+}
+
+static void compose_cancel(struct transfer *t)
+{
+	struct compose *c = container_of(t, struct compose, transfer);
+
+	c->x = NULL;
+	if (!c->is_busy)
+		compose_free(c);
 }
 
 static int refuse(struct compose *c, int status, struct err *e, const char *text, struct str what)
@@ -161,6 +173,10 @@ static void compose_done(void *arg, int r, const struct err *e)
 	struct compose *c = arg;
 	struct jsonw w;
 
+	if (!c->x) {
+		compose_free(c);
+		return;
+	}
 	watch_set_drain(&c->guest->watches);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		reply_fail(c->x, 507, "not enough disk space available");
@@ -193,6 +209,7 @@ static void on_body(void *arg, int r, struct str body)
 		reply_fail(c->x, c->status, "%s", e.msg);
 		compose_free(c);
 	} else {
+		c->is_busy = true;
 		loop_job(c->guest->loop, LOOP_ANY, compose_work, compose_done, c);
 	}
 }
@@ -204,5 +221,6 @@ void files_compose(struct guest *g, struct http_exchange *x)
 	c->guest = g;
 	c->x = x;
 	c->arena = arena_new(COMPOSE_ARENA_BYTES);
+	transfer_add(g, &c->transfer, compose_cancel);
 	http_read_body(x, COMPOSE_MAX_BODY, on_body, c);
 }

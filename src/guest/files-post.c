@@ -1,6 +1,9 @@
 /* POST /files: an upload of any size in constant memory. The body passes through, as needed,
- * inflate, the multipart parser, and ends in one `save` at a time. After a failure the rest of the
- * body is read and dropped, so that the client gets to see the answer. */
+ * inflate, the multipart parser, and ends in one `save` at a time. All of that is a job, as disks
+ * may be slow: while one batch of bytes is written the next is collected, and then the client
+ * waits. Only a small body is written on the spot: a few system calls, where a job would double the
+ * time. After a failure the rest of the body is read and dropped, so that the client gets to see
+ * the answer. */
 #include "guest/guest.h"
 
 #include "guest/auth.h"
@@ -15,34 +18,59 @@ enum {
 	UPLOAD_MAX_REPLY = 16 << 20,
 	UPLOAD_MAX_PATHS = 16 << 20, /* bytes of the names of one upload */
 	UPLOAD_MAX_METADATA = 64,
+	UPLOAD_BATCH_BYTES = 256 << 10, /* collected: the client waits */
+	UPLOAD_BATCH_MAX = 1 << 20,     /* one piece more than that is still taken */
+	UPLOAD_SMALL_BYTES = 64 << 10,  /* written on the spot */
+	UPLOAD_ARENA_BYTES = 1 << 20,
 };
 
 struct upload {
+	struct transfer transfer;
 	struct guest *guest;
-	struct http_exchange *x;
+	struct http_exchange *x;                     /* NULL: the client has left */
+	bool is_small, is_busy, is_paused, is_ended; /* ended: the body */
+	struct buf collected;
+	struct err failed; /* code < 0: the answer */
+
+	/* The job's, while there is one. */
+	struct arena *arena; /* what it keeps of the request, which may be gone before it */
+	struct buf batch;
 	struct user user;
-	struct str path; /* the query's; p NULL: the parts name themselves */
+	const char *workdir; /* or NULL; the settings' may change meanwhile */
+	struct str path;     /* the query's; p NULL: the parts name themselves */
 	struct json_map metadata;
 	struct json_pair pairs[UPLOAD_MAX_METADATA];
 
-	struct inflate *inflate;    /* NULL: comes as it is */
-	struct multipart multipart; /* when is_multipart */
-	bool is_multipart;
-	struct save save; /* fd >= 0: a part named "file" is open */
-	struct buf paths; /* terminated paths so far: no two may be the same */
+	struct inflate *inflate;      /* NULL: comes as it is */
+	struct multipart multipart;   /* when is_multipart */
+	bool is_multipart, is_opened; /* the second: the one file of a plain body */
+	struct save save;             /* fd >= 0: a part named "file" is open */
+	struct buf paths;             /* terminated paths so far: no two may be the same */
 	struct buf reply;
 	struct jsonw w;
-	struct err failed; /* code < 0: the answer */
 };
 
 static void upload_free(struct upload *u)
 {
+	list_remove(&u->transfer.node);
+	buf_done(&u->collected);
+	buf_done(&u->batch);
 	save_done(&u->save);
 	multipart_done(&u->multipart);
 	u->inflate = inflate_free(u->inflate);
 	buf_done(&u->paths);
 	buf_done(&u->reply);
+	(void)arena_free(u->arena);
 	free(u);
+}
+
+static void upload_cancel(struct transfer *t)
+{
+	struct upload *u = container_of(t, struct upload, transfer);
+
+	u->x = NULL;
+	if (!u->is_busy)
+		upload_free(u);
 }
 
 static int status_of(int code)
@@ -67,7 +95,7 @@ static int status_of(int code)
 static int file_open(struct upload *u, struct str name, struct err *e)
 {
 	char path[PATH_MAX];
-	int r = guest_resolve(u->guest, &u->user, name, path, e);
+	int r = path_resolve(&u->user, u->workdir, name, path, e);
 
 	if (r < 0)
 		return err_wrap(e, r, "error resolving path");
@@ -139,15 +167,37 @@ static int on_plain(void *arg, struct str bytes, struct err *e)
 			       : save_write(&u->save, bytes, e);
 }
 
-static int finish(struct upload *u, struct err *e)
+/* ---- the job ---- */
+
+static int open_once(struct upload *u, struct err *e)
 {
-	int r = u->inflate ? inflate_finish(u->inflate, e) : 0;
+	if (u->is_multipart || u->is_opened)
+		return 0;
+	u->is_opened = true;
+	return file_open(u, u->path, e);
+}
+
+static int write_batch(void *arg, struct err *e)
+{
+	struct upload *u = arg;
+	int r = open_once(u, e);
 
 	if (r < 0)
 		return r;
-	if (!u->is_multipart)
-		return file_close(u, e);
-	return multipart_finish(&u->multipart, e);
+	return u->inflate ? inflate_feed(u->inflate, buf_str(&u->batch), e)
+			  : on_plain(u, buf_str(&u->batch), e);
+}
+
+static int finish(void *arg, struct err *e)
+{
+	struct upload *u = arg;
+	int r = open_once(u, e);
+
+	if (r == 0 && u->inflate)
+		r = inflate_finish(u->inflate, e);
+	if (r < 0)
+		return r;
+	return u->is_multipart ? multipart_finish(&u->multipart, e) : file_close(u, e);
 }
 
 /* ---- the body ---- */
@@ -165,29 +215,93 @@ static void answer(struct upload *u)
 	upload_free(u);
 }
 
+static void run(struct upload *u, loop_work_fn work, done_fn done)
+{
+	struct err e = { 0 };
+
+	u->is_busy = true;
+	if (u->is_small)
+		done(u, work(u, &e), &e);
+	else
+		loop_job(u->guest->loop, LOOP_ANY, work, done, u);
+}
+
+/* False: nobody is left to go on for. */
+static bool note_done(struct upload *u, int r, const struct err *e)
+{
+	u->is_busy = false;
+	if (!u->x) {
+		upload_free(u);
+		return false;
+	}
+	if (r < 0) { /* a half-written file is closed at once, its space may be needed */
+		u->failed = *e;
+		u->failed.code = r;
+		save_done(&u->save);
+		buf_clear(&u->collected);
+	}
+	return true;
+}
+
+static void finished(void *arg, int r, const struct err *e)
+{
+	if (note_done(arg, r, e))
+		answer(arg);
+}
+
+static void batch_written(void *arg, int r, const struct err *e);
+
+/* Whatever is next, unless a job is at it. */
+static void advance(struct upload *u)
+{
+	struct buf written = u->batch;
+
+	if (u->is_busy)
+		return;
+	if (u->collected.n > 0) {
+		buf_clear(&written);
+		u->batch = u->collected;
+		u->collected = written;
+		run(u, write_batch, batch_written);
+	} else if (u->is_ended && u->failed.code < 0) {
+		answer(u);
+	} else if (u->is_ended) {
+		run(u, finish, finished);
+	}
+}
+
+static void batch_written(void *arg, int r, const struct err *e)
+{
+	struct upload *u = arg;
+
+	if (!note_done(u, r, e))
+		return;
+	if (u->is_paused) {
+		u->is_paused = false;
+		http_resume_body(u->x);
+	}
+	advance(u);
+}
+
 static void on_chunk(void *arg, int r, struct str bytes)
 {
 	struct upload *u = arg;
-	struct err *e = &u->failed;
 
 	if (r < 0) { /* the client left, or what it sent is no HTTP: nobody to answer */
 		http_abort(u->x);
-		upload_free(u);
+		upload_cancel(&u->transfer);
 		return;
 	}
-	if (bytes.n == 0) {
-		if (e->code == 0)
-			(void)finish(u, e);
-		answer(u);
-		return;
+	u->is_ended = bytes.n == 0;
+	if (u->failed.code == 0 && buf_add_str(&u->collected, bytes) < 0) {
+		err_set(&u->failed, -ENOMEM, "no memory for the upload");
+		buf_clear(&u->collected);
 	}
-	if (e->code < 0)
-		return;
-	r = u->inflate ? inflate_feed(u->inflate, bytes, e) : on_plain(u, bytes, e);
-	if (r < 0) { /* a half-written file is closed at once, its space may be needed */
-		e->code = r;
-		save_done(&u->save);
+	if (u->collected.n >= UPLOAD_BATCH_BYTES && u->is_busy) {
+		u->is_paused = true;
+		http_pause_body(u->x);
 	}
+	advance(u);
 }
 
 /* ---- the head ---- */
@@ -201,25 +315,25 @@ static bool is_media(struct str type, struct str want)
 static int read_metadata(struct upload *u, struct err *e)
 {
 	static const struct str prefix = { "X-Metadata-", 11 };
-	struct arena *a = http_arena(u->x);
 	struct str name, value;
 
 	u->metadata.v = u->pairs;
 	for (size_t i = 0; http_header_at(u->x, i, &name, &value); i++) {
-		char *key;
+		char *key, *text;
 
 		if (!is_media(name, prefix) || name.n == prefix.n)
 			continue;
 		if (u->metadata.n == UPLOAD_MAX_METADATA)
 			return err_set(e, -EINVAL, "more than %d metadata keys",
 				UPLOAD_MAX_METADATA);
-		key = arena_dup(a, str_from(name, prefix.n));
-		if (!key)
+		key = arena_dup(u->arena, str_from(name, prefix.n));
+		text = arena_dup(u->arena, value);
+		if (!key || !text)
 			return err_set(e, -EINVAL, "metadata is too large");
 		for (char *c = key; *c; c++)
 			if (*c >= 'A' && *c <= 'Z')
 				*c = (char)(*c + ('a' - 'A'));
-		u->pairs[u->metadata.n++] = (struct json_pair){ str_of(key), value };
+		u->pairs[u->metadata.n++] = (struct json_pair){ str_of(key), str_of(text) };
 	}
 	return metadata_check(&u->metadata, e) < 0 ? err_wrap(e, -EINVAL, "invalid metadata") : 0;
 }
@@ -262,7 +376,33 @@ static int read_type(struct upload *u, struct err *e)
 			STR_ARG(type));
 	if (!u->path.p)
 		return err_set(e, -EINVAL, "path query parameter is required for raw body upload");
-	return file_open(u, u->path, e);
+	return 0;
+}
+
+static struct upload *upload_new(struct guest *g, struct http_exchange *x, const struct user *user,
+	struct str path)
+{
+	struct upload *u = XNEW(struct upload);
+	struct arena *arena = arena_new(UPLOAD_ARENA_BYTES);
+
+	*u = (struct upload){ .guest = g,
+		.x = x,
+		.arena = arena,
+		.user = *user,
+		.collected = BUF_INIT(UPLOAD_BATCH_MAX),
+		.batch = BUF_INIT(UPLOAD_BATCH_MAX),
+		.save = SAVE_INIT,
+		.paths = BUF_INIT(UPLOAD_MAX_PATHS),
+		.reply = BUF_INIT(UPLOAD_MAX_REPLY) };
+	/* Both are short: they came in a request's head, or in settings that were checked. */
+	if (path.p)
+		u->path = str_make(arena_dup(arena, path), path.n);
+	if (g->settings.workdir)
+		u->workdir = arena_dup(arena, str_of(g->settings.workdir));
+	transfer_add(g, &u->transfer, upload_cancel);
+	jsonw_init(&u->w, &u->reply);
+	jsonw_array(&u->w, NULL);
+	return u;
 }
 
 void files_post(struct guest *g, struct http_exchange *x)
@@ -274,16 +414,7 @@ void files_post(struct guest *g, struct http_exchange *x)
 
 	if (!files_admit(g, x, "write", &user, &path))
 		return;
-	u = XNEW(struct upload);
-	*u = (struct upload){ .guest = g,
-		.x = x,
-		.user = user,
-		.path = path,
-		.save = SAVE_INIT,
-		.paths = BUF_INIT(UPLOAD_MAX_PATHS),
-		.reply = BUF_INIT(UPLOAD_MAX_REPLY) };
-	jsonw_init(&u->w, &u->reply);
-	jsonw_array(&u->w, NULL);
+	u = upload_new(g, x, &user, path);
 	r = read_encoding(u, &u->failed);
 	if (r == 0)
 		r = read_metadata(u, &u->failed);
@@ -291,5 +422,8 @@ void files_post(struct guest *g, struct http_exchange *x)
 		r = read_type(u, &u->failed);
 	if (r < 0)
 		u->failed.code = r;
+	/* Packed bytes are small only as long as they are packed. */
+	u->is_small = !u->inflate && http_body_length(x) >= 0 &&
+		      http_body_length(x) <= UPLOAD_SMALL_BYTES;
 	http_stream_body(x, on_chunk, u);
 }

@@ -1,8 +1,10 @@
 /* GET /files, and what both directions check first. */
 #include "guest/files.h"
 
+#include "guest/accept.h"
 #include "guest/auth.h"
 #include "guest/mime.h"
+#include "guest/pack.h"
 #include "guest/path.h"
 #include "guest/range.h"
 
@@ -45,6 +47,7 @@ bool files_admit(struct guest *g, struct http_exchange *x, const char *operation
 /* ---- files without a size, such as those of /proc: read until they end ---- */
 
 struct reading {
+	struct transfer transfer;
 	struct http_exchange *x;
 	int fd;
 	char piece[READ_PIECE];
@@ -52,8 +55,14 @@ struct reading {
 
 static void reading_free(struct reading *r)
 {
+	list_remove(&r->transfer.node);
 	(void)close(r->fd);
 	free(r);
+}
+
+static void reading_cancel(struct transfer *t)
+{
+	reading_free(container_of(t, struct reading, transfer));
 }
 
 static void reading_gone(void *arg)
@@ -105,13 +114,14 @@ static void reading_pump(void *arg)
 	}
 }
 
-static void send_by_reading(struct http_exchange *x, int take_fd, const char *type)
+static void send_by_reading(struct guest *g, struct http_exchange *x, int take_fd, const char *type)
 {
 	struct reading *r = XNEW(struct reading);
 	ssize_t n;
 
 	r->x = x;
 	r->fd = take_fd;
+	transfer_add(g, &r->transfer, reading_cancel);
 	n = read_piece(r);
 	if (n == -EAGAIN)
 		n = 0;
@@ -141,36 +151,54 @@ static void add_disposition(struct http_exchange *x, const char *path)
 		http_add_header(x, "Content-Disposition", buf_str(&value));
 }
 
-static void send_file(struct http_exchange *x, int take_fd, const struct stat *st, const char *type)
+static void send_part(struct http_exchange *x, int take_fd, int64_t size, const char *type,
+	const char *last_modified)
 {
+	struct range range = { .length = size };
 	char text[64];
-	struct range range = { .length = st->st_size };
-	enum range_result found;
+	enum range_result found = range_choose(http_header(x, "Range"), http_header(x, "If-Range"),
+		last_modified, size, &range);
 
-	range_http_date(st->st_mtim.tv_sec, text);
-	http_add_header(x, "Last-Modified", str_of(text));
 	http_add_header(x, "Accept-Ranges", STR("bytes"));
-	if (range_not_modified(http_header(x, "If-Modified-Since"), st->st_mtim.tv_sec)) {
-		(void)close(take_fd);
-		http_reply(x, 304, NULL, STR_NONE);
-		return;
-	}
-	found = range_choose(http_header(x, "Range"), http_header(x, "If-Range"), text, st->st_size,
-		&range);
 	if (found == RANGE_IMPOSSIBLE) {
 		(void)close(take_fd);
-		(void)snprintf(text, sizeof text, "bytes */%" PRId64, (int64_t)st->st_size);
+		(void)snprintf(text, sizeof text, "bytes */%" PRId64, size);
 		http_add_header(x, "Content-Range", str_of(text));
 		reply_fail(x, 416, "range not satisfiable");
 		return;
 	}
 	if (found == RANGE_PART) {
 		(void)snprintf(text, sizeof text, "bytes %" PRId64 "-%" PRId64 "/%" PRId64,
-			range.offset, range.offset + range.length - 1, (int64_t)st->st_size);
+			range.offset, range.offset + range.length - 1, size);
 		http_add_header(x, "Content-Range", str_of(text));
 	}
 	http_begin(x, found == RANGE_PART ? 206 : 200, type, range.length);
 	http_take_file(x, take_fd, range.offset, range.length);
+}
+
+static void send_file(struct guest *g, struct http_exchange *x, int take_fd, const struct stat *st,
+	const char *type)
+{
+	struct str accepted = http_header(x, "Accept-Encoding");
+	/* A part is one of the plain bytes: who may have those, gets it. */
+	bool is_packed = accept_choose(accepted) == ACCEPT_GZIP &&
+			 !(http_header(x, "Range").n && accept_plain(accepted));
+	char modified[64];
+
+	range_http_date(st->st_mtim.tv_sec, modified);
+	if (st->st_size > 0)
+		http_add_header(x, "Last-Modified", str_of(modified));
+	if (st->st_size > 0 &&
+		range_not_modified(http_header(x, "If-Modified-Since"), st->st_mtim.tv_sec)) {
+		(void)close(take_fd);
+		http_reply(x, 304, NULL, STR_NONE);
+	} else if (is_packed) {
+		pack_send(g, x, take_fd, type);
+	} else if (st->st_size > 0) {
+		send_part(x, take_fd, st->st_size, type, modified);
+	} else {
+		send_by_reading(g, x, take_fd, type);
+	}
 }
 
 static void fail_open(struct http_exchange *x, const char *path, int r)
@@ -207,7 +235,6 @@ void files_get(struct guest *g, struct http_exchange *x)
 {
 	struct err e = { 0 };
 	char path[PATH_MAX];
-	const char *type;
 	struct str wanted;
 	struct user user;
 	struct stat st;
@@ -225,16 +252,12 @@ void files_get(struct guest *g, struct http_exchange *x)
 		fail_open(x, path, fd);
 		return;
 	}
-	if (!range_identity_allowed(http_header(x, "Accept-Encoding"))) {
+	if (accept_choose(http_header(x, "Accept-Encoding")) == ACCEPT_NOTHING) {
 		(void)close(fd);
 		reply_fail(x, 406, "error parsing Accept-Encoding: no acceptable encoding found");
 		return;
 	}
-	type = mime_of(path_base(path));
 	http_add_header(x, "Vary", STR("Accept-Encoding"));
 	add_disposition(x, path);
-	if (st.st_size > 0)
-		send_file(x, fd, &st, type);
-	else
-		send_by_reading(x, fd, type);
+	send_file(g, x, fd, &st, mime_of(path_base(path)));
 }

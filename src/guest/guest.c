@@ -195,12 +195,26 @@ int guest_init(struct guest *g, struct loop *loop, struct err *e)
 	users_init(&g->users);
 	watch_set_init(&g->watches, loop, &g->users);
 	list_init(&g->watchers);
+	list_init(&g->transfers);
 	metrics_init(&g->metrics);
 	return process_table_init(&g->processes, loop, e);
 }
 
+void transfer_add(struct guest *g, struct transfer *t, void (*cancel)(struct transfer *t))
+{
+	t->cancel = cancel;
+	list_append(&g->transfers, &t->node);
+}
+
 void guest_done(struct guest *g)
 {
+	LIST_EACH(&g->transfers, node)
+	{
+		struct transfer *t = container_of(node, struct transfer, node);
+
+		list_remove(node); /* what ends later finds no list any more */
+		t->cancel(t);
+	}
 	process_table_done(&g->processes);
 	watch_book_done(&g->watchers);
 	watch_set_done(&g->watches);

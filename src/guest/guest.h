@@ -14,6 +14,14 @@
 #include "http/http.h"
 #include "loop/loop.h"
 
+/* A request that lives on between turns, a job of it perhaps right now: what guest_done has to know
+ * of. Embedded in its owner. */
+struct transfer {
+	struct list node;
+	/* Its exchange is no more: frees the owner, or leaves that to the job's end. */
+	void (*cancel)(struct transfer *t);
+};
+
 struct guest {
 	struct loop *loop;
 	struct settings settings;
@@ -21,6 +29,7 @@ struct guest {
 	struct process_table processes;
 	struct watch_set watches;
 	struct list watchers; /* the polled ones, see rpc-watch.c */
+	struct list transfers;
 	struct metrics metrics;
 };
 
@@ -36,6 +45,8 @@ int guest_find_user(struct guest *g, struct str name, struct user *ret, struct e
 /* path_resolve with the sandbox's working directory. */
 int guest_resolve(const struct guest *g, const struct user *user, struct str path,
 	char out[PATH_MAX], struct err *e);
+
+void transfer_add(struct guest *g, struct transfer *t, void (*cancel)(struct transfer *t));
 
 /* {"code":status,"message":...} */
 void reply_fail(struct http_exchange *x, int status, const char *fmt, ...)

@@ -41,7 +41,8 @@ static void on_stop(void *arg, int signo)
 static void reset_signals(void)
 {
 	/* By the system call itself: libc keeps two signals of its own out of reach, and whoever
-	 * started us may have ignored them. The kernel's form of the struct: all zero is the default. */
+	 * started us may have ignored them. The kernel's form of the struct: all zero is the
+	 * default. */
 	unsigned long standard[4] = { 0 };
 	sigset_t none;
 

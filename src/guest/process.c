@@ -36,7 +36,7 @@ static void output_watch(struct output *o)
 		output_close(o);
 }
 
-static void outputs_pause(struct process *p)
+void process_pause_output(struct process *p)
 {
 	/* Not watched at all: with an empty mask the end of the other side would wake us for ever.
 	 */
@@ -58,8 +58,12 @@ static bool output_pump(struct output *o, bool *ret_more)
 	ssize_t n = read(o->fd, p->table->chunk, most);
 
 	*ret_more = n > 0;
-	if (n > 0)
-		streams_output(p, o->kind, str_make(p->table->chunk, (size_t)n));
+	if (n > 0) {
+		struct str bytes = str_make(p->table->chunk, (size_t)n);
+		uint64_t seq = backlog_add(p->backlog, o->kind, bytes);
+
+		streams_output(p, &(struct backlog_event){ seq, o->kind, bytes });
+	}
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
@@ -75,8 +79,6 @@ static void output_ready(void *arg, uint32_t events)
 	if (!output_pump(o, &more)) {
 		output_close(o);
 		end_if_over(p);
-	} else if (p->n_blocked > 0) {
-		outputs_pause(p);
 	}
 }
 
@@ -97,6 +99,7 @@ static void ended_free(struct process_table *t, struct process_ended *ended)
 {
 	list_remove(&ended->node);
 	(void)map_remove(&t->ended_by_pid, pid_key(&ended->pid));
+	ended->backlog = backlog_unref(ended->backlog);
 	free(ended->tag);
 	free(ended);
 }
@@ -111,10 +114,11 @@ static void forget_old(void *arg)
 
 		if (ended->forget_ms > loop_now_ms(t->loop)) {
 			loop_timer_set(&t->forget, ended->forget_ms);
-			return;
+			break;
 		}
 		ended_free(t, ended);
 	}
+	backlog_pool_trim(&t->kept);
 }
 
 static void remember(struct process_table *t, struct process *p)
@@ -123,6 +127,7 @@ static void remember(struct process_table *t, struct process *p)
 
 	ended->pid = p->pid;
 	ended->tag = TAKE(p->tag);
+	ended->backlog = TAKE(p->backlog);
 	ended->wait_status = p->wait_status;
 	ended->forget_ms = loop_now_ms(t->loop) + PROCESS_REMEMBER_MS;
 	list_append(&t->ended, &ended->node);
@@ -141,6 +146,7 @@ static void process_free(struct process *p)
 	input_done(&p->in);
 	list_remove(&p->node);
 	(void)map_remove(&p->table->by_pid, pid_key(&p->pid));
+	p->backlog = backlog_unref(p->backlog);
 	free(p->tag);
 	free(p->config);
 	free(p);
@@ -195,10 +201,11 @@ void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, 
 	list_append(&p->waiters, &w->node);
 }
 
-int process_signal(struct process *p, int signo, struct err *e)
+int process_signal(struct process *p, int signo, bool to_group, struct err *e)
 {
-	/* Reaped, but a grandchild holds its output: only the waiting is left to end. */
-	if (!p->is_reaped && kill(p->pid, signo) < 0)
+	/* Reaped, but a grandchild holds its output: only the waiting is left to end. Nor is its
+	 * group certain to be its own any more. */
+	if (!p->is_reaped && kill(to_group ? -p->pid : p->pid, signo) < 0)
 		return err_sys(e, -errno, "kill");
 	if (signo != SIGKILL && signo != SIGTERM)
 		return 0;
@@ -209,7 +216,7 @@ int process_signal(struct process *p, int signo, struct err *e)
 
 static void on_deadline(void *arg)
 {
-	(void)process_signal(arg, SIGKILL, NULL);
+	(void)process_signal(arg, SIGKILL, false, NULL);
 }
 
 int process_resize(struct process *p, struct pty_size size, struct err *e)
@@ -329,6 +336,7 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	p->hidden = spec->hidden;
 	p->tag = spec->tag.p ? strndup(spec->tag.p, spec->tag.n) : NULL;
 	p->config = strndup(spec->config.p, spec->config.n);
+	p->backlog = backlog_new(spec->hidden ? &t->unkept : &t->kept);
 	list_init(&p->streams);
 	list_init(&p->waiters);
 	p->out[0] = (struct output){ .process = p,
@@ -374,6 +382,9 @@ int process_table_init(struct process_table *t, struct loop *loop, struct err *e
 		.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC) };
 	list_init(&t->live);
 	list_init(&t->ended);
+	list_init(&t->replays);
+	backlog_pool_init(&t->kept, BACKLOG_POOL_MAX_BYTES);
+	backlog_pool_init(&t->unkept, 0);
 	loop_timer_init(&t->forget, loop, forget_old, t);
 	spawner_init(&t->spawner);
 	t->chunk = xcalloc(1, PROCESS_CHUNK);
@@ -386,9 +397,10 @@ void process_table_done(struct process_table *t)
 	{
 		struct process *p = container_of(node, struct process, node);
 
-		streams_cut(p);
+		streams_cut(&p->streams);
 		process_free(p);
 	}
+	streams_cut(&t->replays);
 	LIST_EACH(&t->ended, gone)
 	ended_free(t, container_of(gone, struct process_ended, node));
 	loop_timer_cancel(&t->forget);

@@ -1,6 +1,6 @@
 /* process - what was started here: spawn, output, input, ending, memory of what ended.
  * Owns:   the table of live processes, their pipes and terminals, reaping (orphans included).
- * Uses:   base, loop; spawn, input, pty, ending, stream.
+ * Uses:   base, loop; spawn, input, pty, backlog, ending, stream.
  * Never:  knows how a request looked.
  *
  * A process ends for its clients when it was reaped and its output pipes are at their end, so a
@@ -10,17 +10,12 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/backlog.h"
 #include "guest/ending.h"
 #include "guest/input.h"
 #include "guest/pty.h"
 #include "guest/spawn.h"
 #include "loop/loop.h"
-
-enum output_kind {
-	OUTPUT_STDOUT,
-	OUTPUT_STDERR,
-	OUTPUT_PTY,
-};
 
 enum {
 	PROCESS_CHUNK = 32 << 10, /* largest data event of a pipe */
@@ -49,6 +44,7 @@ struct process {
 
 	struct output out[2];
 	struct input in;
+	struct backlog *backlog;
 	struct list streams; /* of struct stream */
 	int n_blocked;       /* streams above their mark: nothing is read meanwhile */
 
@@ -62,6 +58,7 @@ struct process_ended {
 	struct list node;
 	pid_t pid;
 	char *tag;
+	struct backlog *backlog;
 	int wait_status;
 	int64_t forget_ms;
 };
@@ -74,6 +71,8 @@ struct process_table {
 	struct list ended; /* oldest first */
 	struct map ended_by_pid;
 	struct loop_timer forget;
+	struct list replays; /* of struct stream: what is left to be told of ended processes */
+	struct backlog_pool kept, unkept; /* the second keeps nothing: for hidden processes */
 	int null_fd;
 	char *chunk;      /* what was just read */
 	struct buf frame; /* what is just being sent */
@@ -105,8 +104,10 @@ struct process *process_find_tag(struct process_table *t, struct str tag); /* th
 struct process_ended *process_find_ended(struct process_table *t, pid_t pid);
 struct process_ended *process_find_ended_tag(struct process_table *t, struct str tag);
 
-/* SIGKILL and SIGTERM also stop waiting for the pipes. */
-int process_signal(struct process *p, int signo, struct err *e);
+/* To the process alone, or to all of its group. SIGKILL and SIGTERM also stop waiting for the
+ * pipes.
+ */
+int process_signal(struct process *p, int signo, bool to_group, struct err *e);
 int process_resize(struct process *p, struct pty_size size, struct err *e);
 
 /* Calls fn once, when the process was reaped; the waiter must stay until then or be removed. */
@@ -117,5 +118,6 @@ struct process_waiter {
 };
 void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, void *arg);
 
-/* For stream.c: reading goes on once no stream is above its mark. */
+/* For stream.c: nothing is read while a stream is above its mark. */
+void process_pause_output(struct process *p);
 void process_resume_output(struct process *p);

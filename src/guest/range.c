@@ -64,36 +64,3 @@ enum range_result range_choose(struct str header, struct str if_range, const cha
 		return RANGE_WHOLE;
 	return last == 0 ? RANGE_IMPOSSIBLE : part(MAX(size - last, 0), size - 1, size, ret);
 }
-
-/* q=0, q=0.0 ... */
-static bool is_refused(struct str params)
-{
-	struct str param;
-
-	while (str_split(&params, ';', &param)) {
-		param = str_trim(param);
-		if (param.n < 3 || (param.p[0] != 'q' && param.p[0] != 'Q') || param.p[1] != '=')
-			continue;
-		for (size_t i = 2; i < param.n; i++)
-			if (param.p[i] != '0' && param.p[i] != '.')
-				return false;
-		return true;
-	}
-	return false;
-}
-
-bool range_identity_allowed(struct str accept_encoding)
-{
-	bool any_refused = false;
-	struct str item, name;
-
-	while (accept_encoding.n && str_split(&accept_encoding, ',', &item)) {
-		(void)str_split(&item, ';', &name);
-		name = str_trim(name);
-		if (str_eq_nocase(name, STR("identity")))
-			return !is_refused(item);
-		if (str_is(name, "*") && is_refused(item))
-			any_refused = true;
-	}
-	return !any_refused;
-}

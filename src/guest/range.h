@@ -19,5 +19,3 @@ enum range_result range_choose(struct str header, struct str if_range, const cha
 	int64_t size, struct range *ret);
 void range_http_date(int64_t unix_s, char out[64]);
 bool range_not_modified(struct str if_modified_since, int64_t mtime_s);
-/* False when Accept-Encoding refuses the plain form (identity;q=0, or *;q=0 without identity). */
-bool range_identity_allowed(struct str accept_encoding);

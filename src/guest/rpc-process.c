@@ -15,6 +15,9 @@ enum {
 	KILL_PATIENCE_MS = 200,
 };
 
+/* What a JSON number holds exactly. */
+#define REPLAY_MAX_SEQ ((INT64_C(1) << 53) - 1)
+
 /* ---- choosing a process ---- */
 
 static const struct json_field selector_fields[] = {
@@ -215,20 +218,23 @@ void rpc_process_start(struct rpc *rpc, struct str message)
 	if (!p)
 		rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", e.msg);
 	else
-		stream_open(p, rpc_take_exchange(rpc), &options);
+		stream_open(p, rpc_take_exchange(rpc), &options, 0);
 }
 
 /* ---- Connect ---- */
 
-struct selected_in {
+struct connect_in {
 	struct rpc_selector process;
+	struct json_int replay_from; /* ours; 0 is the same as absent */
 };
-static const struct json_field selected_fields[] = {
-	JSON_FIELD(struct selected_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+static const struct json_field connect_fields[] = {
+	JSON_FIELD(struct connect_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &rpc_selector_shape),
+	JSON_FIELD(struct connect_in, replay_from, "replayFrom", JSON_INT, .flags = JSON_LAX,
+		.alias = "replay_from", .min = 0, .max = REPLAY_MAX_SEQ),
 };
-static const struct json_shape selected_shape =
-	JSON_SHAPE(struct selected_in, selected_fields, .ignore_unknown = true);
+static const struct json_shape connect_shape =
+	JSON_SHAPE(struct connect_in, connect_fields, .ignore_unknown = true);
 
 static const struct process_ended *select_ended(struct process_table *t,
 	const struct rpc_selector *s)
@@ -239,26 +245,53 @@ static const struct process_ended *select_ended(struct process_table *t,
 	return s->tag.p ? process_find_ended_tag(t, s->tag) : NULL;
 }
 
+/* From the message, or from the header: which clients can add without knowing the message. False:
+ * it was answered. */
+static bool choose_replay(struct rpc *rpc, const struct connect_in *in, const struct backlog *b,
+	uint64_t *ret_from)
+{
+	struct str header = http_header(rpc->x, "Atoll-Replay-From");
+	int64_t from = in->replay_from.value;
+
+	if (!in->replay_from.is_set && header.n &&
+		str_to_int(header, 0, REPLAY_MAX_SEQ, &from) < 0) {
+		rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "invalid Atoll-Replay-From '%.*s'",
+			STR_ARG(header));
+		return false;
+	}
+	if ((uint64_t)from > backlog_next(b)) {
+		rpc_fail(rpc, CONNECT_OUT_OF_RANGE,
+			"replay from event %" PRId64 ": the next one will be %" PRIu64, from,
+			backlog_next(b));
+		return false;
+	}
+	*ret_from = (uint64_t)from;
+	return true;
+}
+
 void rpc_process_connect(struct rpc *rpc, struct str message)
 {
 	struct process_table *t = &rpc->guest->processes;
 	const struct process_ended *ended;
 	struct feed_options options;
-	struct selected_in in;
+	struct connect_in in;
 	struct process *p;
+	uint64_t from;
 
-	if (!rpc_decode(rpc, message, &selected_shape, &in))
+	if (!rpc_decode(rpc, message, &connect_shape, &in))
 		return;
 	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
 		return;
 	p = rpc_select(t, &in.process);
 	ended = p ? NULL : select_ended(t, &in.process);
-	if (p)
-		stream_open(p, rpc_take_exchange(rpc), &options);
-	else if (ended)
-		stream_replay(ended, rpc_take_exchange(rpc));
-	else
+	if (!p && !ended)
 		(void)rpc_select_or_fail(rpc, &in.process);
+	else if (!choose_replay(rpc, &in, p ? p->backlog : ended->backlog, &from))
+		return;
+	else if (p)
+		stream_open(p, rpc_take_exchange(rpc), &options, from);
+	else
+		stream_replay(t, ended, rpc_take_exchange(rpc), &options, from);
 }
 
 /* ---- List, Update ---- */
@@ -335,13 +368,28 @@ static const struct json_field signal_fields[] = {
 static const struct json_shape signal_shape =
 	JSON_SHAPE(struct signal_in, signal_fields, .ignore_unknown = true);
 
-static int signal_number(struct str raw)
+/* Beyond the first two, ours. What a terminal would send goes to the whole process group, as it
+ * does from a terminal: a shell that waits for its child would not stop otherwise. */
+static const struct signal_name {
+	const char *name, *number;
+	int signo;
+	bool to_group;
+} signal_names[] = {
+	{ "\"SIGNAL_SIGKILL\"", "9", SIGKILL, false },
+	{ "\"SIGNAL_SIGTERM\"", "15", SIGTERM, false },
+	{ "\"SIGNAL_SIGINT\"", "2", SIGINT, true },
+	{ "\"SIGNAL_SIGQUIT\"", "3", SIGQUIT, true },
+	{ "\"SIGNAL_SIGHUP\"", "1", SIGHUP, true },
+	{ "\"SIGNAL_SIGUSR1\"", "10", SIGUSR1, false },
+	{ "\"SIGNAL_SIGUSR2\"", "12", SIGUSR2, false },
+};
+
+static const struct signal_name *find_signal(struct str raw)
 {
-	if (str_is(raw, "\"SIGNAL_SIGKILL\"") || str_is(raw, "9"))
-		return SIGKILL;
-	if (str_is(raw, "\"SIGNAL_SIGTERM\"") || str_is(raw, "15"))
-		return SIGTERM;
-	return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(signal_names); i++)
+		if (str_is(raw, signal_names[i].name) || str_is(raw, signal_names[i].number))
+			return &signal_names[i];
+	return NULL;
 }
 
 /* A kill is answered when the process is gone, so that a client's next command no longer sees it.
@@ -377,23 +425,23 @@ void rpc_process_send_signal(struct rpc *rpc, struct str message)
 {
 	struct err e = { 0 };
 	struct signal_in in;
+	const struct signal_name *signal;
 	struct process *p;
 	bool waits;
-	int signo;
 
 	if (!rpc_decode(rpc, message, &signal_shape, &in))
 		return;
 	p = rpc_select_or_fail(rpc, &in.process);
 	if (!p)
 		return;
-	signo = signal_number(in.signal);
-	if (!signo) {
+	signal = find_signal(in.signal);
+	if (!signal) {
 		rpc_fail(rpc, CONNECT_UNIMPLEMENTED, "invalid signal: %.*s",
 			STR_ARG(in.signal.n ? in.signal : STR("SIGNAL_UNSPECIFIED")));
 		return;
 	}
-	waits = signo == SIGKILL && !p->is_reaped;
-	if (process_signal(p, signo, &e) < 0)
+	waits = signal->signo == SIGKILL && !p->is_reaped;
+	if (process_signal(p, signal->signo, signal->to_group, &e) < 0)
 		rpc_fail(rpc, CONNECT_INTERNAL, "error sending signal: %s", e.msg);
 	else if (waits)
 		kill_wait_start(rpc, p);

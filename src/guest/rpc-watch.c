@@ -73,6 +73,8 @@ static bool decode_watch(struct rpc *rpc, struct str message, char path[PATH_MAX
 /* ---- WatchDir ---- */
 
 struct watch_stream {
+	struct rpc *rpc; /* until it has started */
+	struct feed_options options;
 	struct watch *watch;
 	struct feed *feed;
 	struct buf frame;
@@ -131,6 +133,27 @@ static const struct feed_ops stream_feed_ops = {
 	.closed = stream_closed,
 };
 
+static void stream_started(void *arg, int r, const struct err *e)
+{
+	struct watch_stream *s = arg;
+	struct rpc *rpc = TAKE(s->rpc);
+	size_t mark;
+
+	if (r == -ECANCELED)
+		(void)rpc_take_exchange(rpc);
+	else if (r < 0)
+		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e->msg);
+	if (r < 0) {
+		stream_free(s);
+		return;
+	}
+	s->feed = feed_open(rpc_take_exchange(rpc), &s->options, &stream_feed_ops, s);
+	mark = connect_frame_begin(&s->frame);
+	buf_adds(&s->frame, "{\"start\":{}}");
+	connect_frame_end(&s->frame, mark, 0);
+	(void)feed_send(s->feed, buf_str(&s->frame));
+}
+
 void rpc_filesystem_watch_dir(struct rpc *rpc, struct str message)
 {
 	struct feed_options options;
@@ -138,30 +161,28 @@ void rpc_filesystem_watch_dir(struct rpc *rpc, struct str message)
 	struct watch_stream *s;
 	struct err e = { 0 };
 	char path[PATH_MAX];
-	size_t mark;
 
 	if (!decode_watch(rpc, message, path, &o))
 		return;
 	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
 		return;
 	s = XNEW(struct watch_stream);
+	s->rpc = rpc;
+	s->options = options;
 	s->frame = BUF_INIT(FRAME_MAX_BYTES);
 	if (watch_new(&rpc->guest->watches, path, &o, &stream_ops, s, &s->watch, &e) < 0) {
 		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e.msg);
 		stream_free(s);
 		return;
 	}
-	s->feed = feed_open(rpc_take_exchange(rpc), &options, &stream_feed_ops, s);
-	mark = connect_frame_begin(&s->frame);
-	buf_adds(&s->frame, "{\"start\":{}}");
-	connect_frame_end(&s->frame, mark, 0);
-	(void)feed_send(s->feed, buf_str(&s->frame));
+	watch_start(s->watch, stream_started, s);
 }
 
 /* ---- CreateWatcher and its companions ---- */
 
 struct watcher {
 	struct list node;
+	struct rpc *rpc; /* until it has started */
 	char id[WATCHER_ID + 2];
 	struct watch *watch;
 	struct buf events; /* comma-separated */
@@ -215,6 +236,23 @@ static void reply_watcher_id(struct rpc *rpc, const char *id)
 	rpc_reply(rpc, &out);
 }
 
+static void watcher_started(void *arg, int r, const struct err *e)
+{
+	struct watcher *w = arg;
+	struct rpc *rpc = TAKE(w->rpc);
+
+	if (r == 0) {
+		list_append(&rpc->guest->watchers, &w->node);
+		reply_watcher_id(rpc, w->id);
+		return;
+	}
+	if (r == -ECANCELED)
+		(void)rpc_take_exchange(rpc);
+	else
+		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e->msg);
+	watcher_free(w);
+}
+
 void rpc_filesystem_create_watcher(struct rpc *rpc, struct str message)
 {
 	struct watch_options o;
@@ -225,16 +263,17 @@ void rpc_filesystem_create_watcher(struct rpc *rpc, struct str message)
 	if (!decode_watch(rpc, message, path, &o))
 		return;
 	w = XNEW(struct watcher);
+	w->rpc = rpc;
 	w->events = BUF_INIT(POLLED_MAX_BYTES);
 	w->id[0] = 'w';
 	random_id(w->id + 1, WATCHER_ID);
-	list_append(&rpc->guest->watchers, &w->node);
+	list_init(&w->node);
 	if (watch_new(&rpc->guest->watches, path, &o, &watcher_ops, w, &w->watch, &e) < 0) {
 		watcher_free(w);
 		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e.msg);
 		return;
 	}
-	reply_watcher_id(rpc, w->id);
+	watch_start(w->watch, watcher_started, w);
 }
 
 struct watcher_in {

@@ -7,11 +7,21 @@ enum {
 	STREAM_SMALL_FRAME = 1024 /* everything but data */
 };
 
+/* A stream that wants older events holds the backlog until it has sent them: it is then either
+ * blocked, so that the process is not read, or has caught up within the same call. So what it sends
+ * from the backlog and what it gets live never overlap and leave nothing out. When the process ends
+ * before that, the stream moves to the table's replays and finishes by itself. */
 struct stream {
-	struct list node; /* in process->streams */
-	struct process *process;
+	struct list node; /* in process->streams, or in table->replays */
+	struct process_table *table;
+	struct process *process; /* NULL: it has ended as `ending` says */
+	struct ending ending;
 	struct feed *feed;
 	bool is_blocked; /* its client does not keep up */
+
+	struct backlog *backlog; /* NULL: caught up */
+	struct backlog_chunk *at;
+	uint64_t next_seq;
 };
 
 /* ---- events ---- */
@@ -31,7 +41,12 @@ static void event_end(struct jsonw *w, size_t mark)
 	connect_frame_end(w->out, mark, 0);
 }
 
-static void add_start(struct buf *out, pid_t pid)
+/* The first and the last of the wanted events that are no more, if there are any. */
+struct gap {
+	uint64_t from, to; /* from 0: none */
+};
+
+static void add_start(struct buf *out, pid_t pid, const struct gap *gap)
 {
 	struct jsonw w;
 	size_t mark;
@@ -39,11 +54,18 @@ static void add_start(struct buf *out, pid_t pid)
 	event_begin(&w, out, &mark);
 	jsonw_object(&w, "start");
 	jsonw_int(&w, "pid", pid);
+	if (gap->from) {
+		jsonw_object(&w, "replayGap");
+		jsonw_int(&w, "from", (int64_t)gap->from);
+		jsonw_int(&w, "to", (int64_t)gap->to);
+		jsonw_end_object(&w);
+	}
 	jsonw_end_object(&w);
 	event_end(&w, mark);
 }
 
-static void add_data(struct buf *out, enum output_kind kind, struct str bytes)
+/* `seq` is ours: clients that do not know it pass over it. */
+static void add_data(struct buf *out, const struct backlog_event *event)
 {
 	static const char *const names[] = {
 		[OUTPUT_STDOUT] = "stdout",
@@ -55,7 +77,8 @@ static void add_data(struct buf *out, enum output_kind kind, struct str bytes)
 
 	event_begin(&w, out, &mark);
 	jsonw_object(&w, "data");
-	jsonw_base64(&w, names[kind], bytes);
+	jsonw_base64(&w, names[event->kind], event->bytes);
+	jsonw_int(&w, "seq", (int64_t)event->seq);
 	jsonw_end_object(&w);
 	event_end(&w, mark);
 }
@@ -80,25 +103,81 @@ static void add_end(struct buf *out, const struct ending *ending)
 
 /* ---- the life of a stream ---- */
 
+static void block(struct stream *s)
+{
+	if (s->is_blocked)
+		return;
+	s->is_blocked = true;
+	if (s->process && s->process->n_blocked++ == 0)
+		process_pause_output(s->process);
+}
+
 static void unblock(struct stream *s)
 {
 	if (!s->is_blocked)
 		return;
 	s->is_blocked = false;
-	if (--s->process->n_blocked == 0)
+	if (s->process && --s->process->n_blocked == 0)
 		process_resume_output(s->process);
+}
+
+static void drop_backlog(struct stream *s)
+{
+	if (s->backlog)
+		backlog_release(s->backlog);
+	s->backlog = backlog_unref(s->backlog);
+	s->at = NULL;
 }
 
 static void stream_free(struct stream *s)
 {
 	unblock(s);
+	drop_backlog(s);
 	list_remove(&s->node);
 	free(s);
 }
 
+static void stream_finish(struct stream *s, const struct ending *ending)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(STREAM_SMALL_FRAME);
+
+	add_end(&out, ending);
+	feed_finish(s->feed, buf_str(&out));
+	stream_free(s);
+}
+
+static void stream_send(struct stream *s, struct str frames)
+{
+	if (!feed_send(s->feed, frames))
+		block(s);
+}
+
+/* Sends what is kept, as long as the client takes it; may free the stream. */
+static void catch_up(struct stream *s)
+{
+	struct buf *frame = &s->table->frame;
+	struct backlog_event event;
+
+	while (s->backlog && !s->is_blocked) {
+		if (!backlog_read(s->backlog, s->next_seq, &s->at, &event)) {
+			drop_backlog(s);
+			break;
+		}
+		buf_clear(frame);
+		add_data(frame, &event);
+		s->next_seq = event.seq + 1;
+		stream_send(s, buf_str(frame));
+	}
+	if (!s->backlog && !s->process)
+		stream_finish(s, &s->ending);
+}
+
 static void on_drained(void *arg)
 {
-	unblock(arg);
+	struct stream *s = arg;
+
+	unblock(s);
+	catch_up(s);
 }
 
 static void on_closed(void *arg)
@@ -112,68 +191,88 @@ static const struct feed_ops feed_ops = {
 	.closed = on_closed,
 };
 
-static void stream_send(struct stream *s, struct str frames)
+static struct stream *stream_new(struct process_table *t, struct http_exchange *take_x,
+	const struct feed_options *o)
 {
-	if (feed_send(s->feed, frames) || s->is_blocked)
-		return;
-	s->is_blocked = true;
-	s->process->n_blocked++;
-}
-
-void stream_open(struct process *p, struct http_exchange *take_x, const struct feed_options *o)
-{
-	CLEANUP(buf_done) struct buf out = BUF_INIT(STREAM_SMALL_FRAME);
 	struct stream *s = XNEW(struct stream);
 
-	s->process = p;
+	s->table = t;
 	s->feed = feed_open(take_x, o, &feed_ops, s);
-	list_append(&p->streams, &s->node);
-	add_start(&out, p->pid);
-	stream_send(s, buf_str(&out));
+	return s;
 }
 
-void stream_replay(const struct process_ended *ended, struct http_exchange *take_x)
+/* The start event, and all that is behind it. */
+static void stream_begin(struct stream *s, pid_t pid, struct backlog *b, uint64_t from_seq)
 {
-	CLEANUP(buf_done) struct buf out = BUF_INIT((size_t)2 * STREAM_SMALL_FRAME);
-	struct ending ending;
+	CLEANUP(buf_done) struct buf out = BUF_INIT(STREAM_SMALL_FRAME);
+	struct gap gap = { 0 };
 
-	ending_from_status(ended->wait_status, &ending);
-	add_start(&out, ended->pid);
-	add_end(&out, &ending);
-	http_reply(take_x, 200, "application/connect+json", buf_str(&out));
+	if (from_seq > 0) {
+		if (from_seq < backlog_first(b))
+			gap = (struct gap){ from_seq, backlog_first(b) - 1 };
+		s->backlog = backlog_ref(b);
+		backlog_hold(b);
+		s->next_seq = from_seq;
+	}
+	add_start(&out, pid, &gap);
+	stream_send(s, buf_str(&out));
+	catch_up(s);
+}
+
+void stream_open(struct process *p, struct http_exchange *take_x, const struct feed_options *o,
+	uint64_t from_seq)
+{
+	struct stream *s = stream_new(p->table, take_x, o);
+
+	s->process = p;
+	list_append(&p->streams, &s->node);
+	stream_begin(s, p->pid, p->backlog, from_seq);
+}
+
+void stream_replay(struct process_table *t, const struct process_ended *ended,
+	struct http_exchange *take_x, const struct feed_options *o, uint64_t from_seq)
+{
+	struct stream *s = stream_new(t, take_x, o);
+
+	ending_from_status(ended->wait_status, &s->ending);
+	list_append(&t->replays, &s->node);
+	stream_begin(s, ended->pid, ended->backlog, from_seq);
 }
 
 /* ---- from the process ---- */
 
-void streams_output(struct process *p, enum output_kind kind, struct str bytes)
+void streams_output(struct process *p, const struct backlog_event *event)
 {
 	struct buf *frame = &p->table->frame;
 
 	if (list_empty(&p->streams))
 		return;
 	buf_clear(frame);
-	add_data(frame, kind, bytes);
+	add_data(frame, event);
 	LIST_EACH(&p->streams, node)
 	stream_send(container_of(node, struct stream, node), buf_str(frame));
 }
 
 void streams_end(struct process *p, const struct ending *ending)
 {
-	CLEANUP(buf_done) struct buf out = BUF_INIT(STREAM_SMALL_FRAME);
-
-	add_end(&out, ending);
 	LIST_EACH(&p->streams, node)
 	{
 		struct stream *s = container_of(node, struct stream, node);
 
-		feed_finish(s->feed, buf_str(&out));
-		stream_free(s);
+		if (!s->backlog) {
+			stream_finish(s, ending);
+			continue;
+		}
+		s->process = NULL;
+		ending_from_status(p->wait_status, &s->ending);
+		list_remove(&s->node);
+		list_append(&s->table->replays, &s->node);
 	}
 }
 
-void streams_cut(struct process *p)
+void streams_cut(struct list *streams)
 {
-	LIST_EACH(&p->streams, node)
+	LIST_EACH(streams, node)
 	{
 		struct stream *s = container_of(node, struct stream, node);
 

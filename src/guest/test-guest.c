@@ -1,6 +1,8 @@
 /* The parts that decide by rules: paths, users, modes, endings, environments, signatures, metadata,
  * ranges, names. What needs a running guest is in tests/system/test_guest.py. */
+#include "guest/accept.h"
 #include "guest/auth.h"
+#include "base/sign.h"
 #include "guest/ending.h"
 #include "guest/entry.h"
 #include "guest/env.h"
@@ -280,31 +282,26 @@ TEST(settings_older_than_the_newest_change_nothing)
 	settings_done(&s);
 }
 
-TEST(signatures_match_the_published_vector)
-{
-	struct auth_claim claim = { .path = STR("hello.txt"),
-		.operation = "read",
-		.user = STR("user") };
-	char got[AUTH_SIGNATURE_SIZE];
-
-	ASSERT_EQ(auth_sign("0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0", &claim, got), 0);
-	ASSERT_STR(got, "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E");
-}
-
 TEST(files_open_by_token_or_signature)
 {
 	static const char token[] = "secret";
 	struct auth_claim claim = { .path = STR("a"),
 		.operation = "read",
 		.expiration = STR("100") };
-	char sig[AUTH_SIGNATURE_SIZE];
+	struct sign_claim signed_claim = { .path = STR("a"),
+		.operation = "read",
+		.expires = true,
+		.expires_s = 100 };
+	struct signer signer;
+	char sig[SIGN_SIZE];
 	struct err e = { 0 };
 
 	ASSERT_EQ(auth_file_check(NULL, &claim, 0, &e), 0);
 	ASSERT_EQ(auth_file_check(token, &claim, 0, &e), -EACCES);
 	ASSERT_STR(e.msg, "missing signature query parameter");
 
-	ASSERT_EQ(auth_sign(token, &claim, sig), 0);
+	sign_begin(&signer, &signed_claim);
+	sign_with(&signer, token, sig);
 	claim.signature = str_of(sig);
 	ASSERT_EQ(auth_file_check(token, &claim, 100, &e), 0);
 	ASSERT_EQ(auth_file_check(token, &claim, 101, &e), -EACCES);
@@ -395,24 +392,37 @@ TEST(conditions_compare_dates)
 	ASSERT(!range_not_modified(STR_NONE, 0));
 }
 
-TEST(plain_form_is_refused_only_in_words)
+TEST(the_form_of_a_file_is_plain_unless_refused_or_valued_less)
 {
 	static const struct {
 		const char *header;
-		bool want;
+		enum accept_form want;
 	} cases[] = {
-		{ "", true },
-		{ "gzip, deflate", true },
-		{ "gzip, identity;q=0", false },
-		{ "gzip, IDENTITY; q=0.0", false },
-		{ "*;q=0", false },
-		{ "*;q=0, identity", true },
-		{ "identity;q=0.5", true },
-		{ "gzip,", true },
+		{ "", ACCEPT_PLAIN },
+		{ "gzip, deflate", ACCEPT_PLAIN },
+		{ "gzip,", ACCEPT_PLAIN },
+		{ "gzip;q=1", ACCEPT_PLAIN },
+		{ "*", ACCEPT_PLAIN },
+		{ "identity;q=0.5", ACCEPT_PLAIN },
+		{ "*;q=0, identity", ACCEPT_PLAIN },
+		{ "gzip;q=0.5, identity;q=0.5", ACCEPT_PLAIN },
+		{ "gzip;q=0, identity;q=0.001", ACCEPT_PLAIN },
+		{ "gzip, identity;q=0", ACCEPT_GZIP },
+		{ "x-gzip, IDENTITY; q=0.0", ACCEPT_GZIP },
+		{ "gzip, *;q=0", ACCEPT_GZIP },
+		{ "*, identity;q=0", ACCEPT_GZIP },
+		{ "gzip;q=0.8, identity;q=0.79", ACCEPT_GZIP },
+		{ "gzip ; q=1.0 , * ; q=0.1", ACCEPT_GZIP },
+		{ "*;q=0", ACCEPT_NOTHING },
+		{ "identity;q=0", ACCEPT_NOTHING },
+		{ "br, identity;q=0.000", ACCEPT_NOTHING },
+		{ "gzip;q=0, identity;q=0", ACCEPT_NOTHING },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		ASSERT_EQ(range_identity_allowed(str_of(cases[i].header)), cases[i].want);
+		ASSERT_EQ(accept_choose(str_of(cases[i].header)), cases[i].want);
+	ASSERT(accept_plain(STR("gzip, identity;q=0.1")));
+	ASSERT(!accept_plain(STR("gzip, *;q=0")));
 }
 
 TEST(names_travel_in_headers)

@@ -33,8 +33,11 @@ struct watch {
 	int fd;
 	struct loop_io io;
 	bool is_paused, is_over;
-	bool is_reading; /* freed only behind it */
+	bool is_reading, is_starting; /* freed only behind it */
 	bool is_freed;
+	done_fn started;
+	void *started_arg;
+	struct loop_task start_task;
 	struct map dirs; /* by the bytes of wd */
 	char root[PATH_MAX];
 };
@@ -287,7 +290,7 @@ void watch_drain(struct watch *w)
 	_Alignas(struct inotify_event) char bytes[WATCH_READ_BYTES];
 	ssize_t n;
 
-	if (w->is_reading || w->is_paused || w->is_over)
+	if (w->is_reading || w->is_starting || w->is_paused || w->is_over)
 		return;
 	w->is_reading = true;
 	if (w->options.with_entry)
@@ -318,11 +321,51 @@ void watch_pause(struct watch *w, bool paused)
 	loop_io_set(&w->io, paused ? 0 : EPOLLIN);
 }
 
+/* ---- starting ---- */
+
+static void start_done(void *arg, int r, const struct err *e)
+{
+	struct err refused = { 0 };
+	struct watch *w = arg;
+
+	if (w->is_freed)
+		r = err_set(&refused, -ECANCELED, "the watch is no longer wanted");
+	else if (r == 0)
+		r = loop_io_add(w->set->loop, &w->io, w->fd, EPOLLIN, on_ready, w, &refused);
+	w->started(w->started_arg, r, refused.code < 0 ? &refused : e);
+	w->is_starting = false;
+	if (w->is_freed)
+		watch_delete(w);
+}
+
+static void start_now(void *arg)
+{
+	start_done(arg, 0, NULL);
+}
+
+/* The job: until it is done nobody else looks at the watch's directories. */
+static int walk(void *arg, struct err *e)
+{
+	char below[PATH_MAX] = "";
+
+	return tree_add(arg, below, false, 0, e);
+}
+
+void watch_start(struct watch *w, done_fn done, void *arg)
+{
+	w->started = done;
+	w->started_arg = arg;
+	w->is_starting = true;
+	if (w->options.recursive)
+		loop_job(w->set->loop, LOOP_ANY, walk, start_done, w);
+	else
+		loop_defer(w->set->loop, &w->start_task, start_now, w);
+}
+
 int watch_new(struct watch_set *set, const char *path, const struct watch_options *o,
 	const struct watch_ops *ops, void *arg, struct watch **ret, struct err *e)
 {
 	struct watch *w = XNEW(struct watch);
-	char below[PATH_MAX] = "";
 	int r;
 
 	w->set = set;
@@ -333,11 +376,7 @@ int watch_new(struct watch_set *set, const char *path, const struct watch_option
 	list_append(&set->watches, &w->node);
 	w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	/* The root first and by itself: of all directories only its absence is an error. */
-	r = w->fd < 0 ? err_sys(e, -errno, "error creating watcher") : dir_add(w, below, e);
-	if (r == 0 && o->recursive)
-		r = tree_add(w, below, false, 0, e);
-	if (r == 0)
-		r = loop_io_add(set->loop, &w->io, w->fd, EPOLLIN, on_ready, w, e);
+	r = w->fd < 0 ? err_sys(e, -errno, "error creating watcher") : dir_add(w, "", e);
 	if (r < 0) {
 		watch_delete(w);
 		return r;
@@ -348,7 +387,7 @@ int watch_new(struct watch_set *set, const char *path, const struct watch_option
 
 struct watch *watch_free(struct watch *w)
 {
-	if (w && w->is_reading)
+	if (w && (w->is_reading || w->is_starting))
 		w->is_freed = true;
 	else if (w)
 		watch_delete(w);
@@ -369,7 +408,14 @@ void watch_set_done(struct watch_set *set)
 
 	err_set(&e, -ECANCELED, "watcher error: the sandbox stops");
 	LIST_EACH(&set->watches, node)
-	fail(container_of(node, struct watch, node), &e);
+	{
+		struct watch *w = container_of(node, struct watch, node);
+
+		if (w->is_starting)
+			w->is_freed = true;
+		else
+			fail(w, &e);
+	}
 	buf_done(&set->event);
 }
 

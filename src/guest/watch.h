@@ -30,7 +30,7 @@ struct watch_set {
 };
 
 void watch_set_init(struct watch_set *set, struct loop *loop, struct users *users);
-/* Every watch left fails; its owner frees it then. */
+/* Every watch left fails, and its owner frees it then; one that is just starting is cancelled. */
 void watch_set_done(struct watch_set *set);
 /* Reads what the kernel has already queued, for all: so that a new directory is watched, and a poll
  * sees what happened, before the call that caused it is answered. */
@@ -39,6 +39,10 @@ void watch_set_drain(struct watch_set *set);
 /* `path` is an existing directory. Errors have fsnotify's wording in front. */
 int watch_new(struct watch_set *set, const char *path, const struct watch_options *o,
 	const struct watch_ops *ops, void *arg, struct watch **ret, struct err *e);
+/* Begins to watch, all directories below included when it is recursive: those are found by a job.
+ * Events come only behind `done`. It is told -ECANCELED when the watch was freed meanwhile, or when
+ * we are going: then the request that waits for it is gone as well. */
+void watch_start(struct watch *w, done_fn done, void *arg);
 struct watch *watch_free(struct watch *w);
 void watch_drain(struct watch *w);
 /* While paused the kernel keeps the events, up to its own limit. */

@@ -61,6 +61,7 @@ void conn_destroy(struct conn *conn)
 	conn->x = exchange_free(conn->x);
 	buf_done(&conn->in);
 	list_remove(&conn->node);
+	conn->carriage = http_carriage_unref(conn->carriage);
 	free(conn->peer_text);
 	free(conn);
 	server->n_conns--;
@@ -80,6 +81,8 @@ void conn_lose(struct conn *conn)
 		conn_close(conn);
 		return;
 	}
+	if (conn->carriage)
+		conn->carriage->cut = true;
 	shut(conn);
 	if (!conn->x->ended)
 		conn->x->gone = true;

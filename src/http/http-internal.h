@@ -239,7 +239,8 @@ struct conn {
 	struct body body; /* of the current request */
 	uint64_t dropped; /* bytes, in CONN_DRAIN and CONN_LINGER */
 	struct http_exchange *x;
-	char *peer_text; /* made when first asked for */
+	struct http_carriage *carriage; /* NULL: the socket is the client's own */
+	char *peer_text;                /* made when first asked for */
 	struct peer peer;
 	uint8_t empty_lines;
 	bool running;     /* inside conn_run: it will notice changes by itself */

@@ -13,6 +13,8 @@
 #include "base/base.h"
 #include "loop/loop.h"
 
+#include <sys/socket.h>
+
 struct http_server;
 struct http_exchange;
 
@@ -36,6 +38,18 @@ struct http_server *http_server_free(struct http_server *server);
 DEFINE_CLEANUP(struct http_server, http_server_free)
 /* Takes a listening socket (any family), also when it fails. */
 int http_server_take_listener(struct http_server *server, int fd, struct err *e);
+/* A connection whose bytes somebody else carries (TLS) is served like an accepted one. How it ended
+ * is shared by both, since either may be gone first: `cut` is set when it breaks off in the middle
+ * of something, which must not be made to look like a clean end. */
+struct http_carriage {
+	struct sockaddr_storage peer; /* what http_peer says */
+	int n_refs;                   /* begins at 1, the carrier's own */
+	bool cut;
+};
+struct http_carriage *http_carriage_unref(struct http_carriage *carriage);
+/* Takes a connected descriptor, also when there is no room for it, and its own reference. */
+void http_server_take_connection(struct http_server *server, int fd,
+	struct http_carriage *carriage);
 /* Stops listening, closes idle connections, lets exchanges finish until the deadline (on
  * loop_now_ms's clock), then cuts and ends in -ETIMEDOUT. */
 void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn done, void *arg);

@@ -300,8 +300,8 @@ void http_abort(struct http_exchange *x)
 
 	assert(!x->ended && !x->relay);
 	/* Where only the end of the connection ends the body, a clean end would look like the
-	 * whole. */
-	if (conn->fd >= 0 && x->begun && !x->chunked && x->reply_left < 0)
+	 * whole; and elsewhere clients tell a broken connection from a broken protocol. */
+	if (conn->fd >= 0 && x->begun)
 		(void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 	x->keep = false;
 	exchange_ended(x);

@@ -192,6 +192,30 @@ static bool accept_one(struct listener *l)
 	return true;
 }
 
+struct http_carriage *http_carriage_unref(struct http_carriage *carriage)
+{
+	if (carriage && --carriage->n_refs == 0)
+		free(carriage);
+	return NULL;
+}
+
+void http_server_take_connection(struct http_server *server, int fd, struct http_carriage *carriage)
+{
+	struct conn *conn;
+
+	if (server->stopping || !make_room(server)) {
+		turn_away(fd);
+		return;
+	}
+	(void)fd_set_nonblock(fd, true);
+	conn = conn_new(server, fd, &carriage->peer, NULL);
+	if (!conn)
+		return;
+	conn->carriage = carriage;
+	carriage->n_refs++;
+	conn_start(conn);
+}
+
 static void on_accept(void *arg, uint32_t events)
 {
 	struct listener *l = arg;

@@ -12,6 +12,12 @@ struct runtime_ops {
 	void (*destroy)(struct runtime *rt, const char *id, done_fn done, void *arg);
 	void (*dial)(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg);
 	void (*list)(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+	void (*pause)(struct runtime *rt, const char *id, done_fn done, void *arg);
+	void (*resume)(struct runtime *rt, const char *id, done_fn done, void *arg);
+	void (*save)(struct runtime *rt, const char *id, const char *image, done_fn done,
+		void *arg);
+	void (*discard)(struct runtime *rt, const char *image, done_fn done, void *arg);
+	void (*list_images)(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
 };
 
 struct runtime { /* first member of every implementation */

@@ -42,3 +42,30 @@ void runtime_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *
 {
 	rt->ops->list(rt, each, done, arg);
 }
+
+void runtime_pause(struct runtime *rt, const char *id, done_fn done, void *arg)
+{
+	rt->ops->pause(rt, id, done, arg);
+}
+
+void runtime_resume(struct runtime *rt, const char *id, done_fn done, void *arg)
+{
+	rt->ops->resume(rt, id, done, arg);
+}
+
+void runtime_save(struct runtime *rt, const char *id, const char *image, done_fn done, void *arg)
+{
+	assert(image[0]);
+	rt->ops->save(rt, id, image, done, arg);
+}
+
+void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *arg)
+{
+	assert(image[0]);
+	rt->ops->discard(rt, image, done, arg);
+}
+
+void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
+{
+	rt->ops->list_images(rt, each, done, arg);
+}

@@ -16,13 +16,14 @@ enum {
 struct runtime_spec {
 	const char *id;
 	const char *template_name;
+	const char *image; /* a saved image to start from; NULL: a fresh disk */
 	int64_t cpu_count, memory_mb, disk_mb, max_pids;
 	struct str settings; /* the guest's JSON, as POST /init takes it; copied */
 };
 
 typedef void (*runtime_exited_fn)(void *arg, const char *id, const struct err *why);
 typedef void (*runtime_dial_fn)(void *arg, int fd, const struct err *e); /* fd < 0: -errno */
-typedef void (*runtime_each_fn)(void *arg, const char *id);
+typedef void (*runtime_each_fn)(void *arg, const char *id, bool is_frozen);
 
 struct runtime_local_config {
 	const char *data_dir;
@@ -49,3 +50,13 @@ void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg
 void runtime_dial(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg);
 /* Every sandbox that lives, then done: what the kernel says, for reconciling. */
 void runtime_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+
+/* Stops every process where it is, memory kept; resume lets them run on. Both may be repeated. */
+void runtime_pause(struct runtime *rt, const char *id, done_fn done, void *arg);
+void runtime_resume(struct runtime *rt, const char *id, done_fn done, void *arg);
+/* Keeps the disk as it is now under a name ([a-z0-9]+, new). The sandbox stands still for
+ * milliseconds and loses no process and no stream; a paused one stays paused. */
+void runtime_save(struct runtime *rt, const char *id, const char *image, done_fn done, void *arg);
+void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *arg);
+/* Every saved image, then done. */
+void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);

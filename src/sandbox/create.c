@@ -13,8 +13,15 @@ struct creation {
 	void *arg;
 };
 
-static void settings_json(const struct sandbox_book *book, const struct live *live,
-	const struct template *t, const struct json_map *env, struct buf *out)
+void make_image_name(char out[SANDBOX_ID_SIZE], char kind)
+{
+	out[0] = kind;
+	random_id(out + 1, SANDBOX_ID_SIZE - 2);
+}
+
+/* ---- the runtime's part ---- */
+
+static void settings_json(const struct live *live, const struct template *t, struct buf *out)
 {
 	char token[SANDBOX_TOKEN_SIZE];
 	struct jsonw w;
@@ -22,10 +29,10 @@ static void settings_json(const struct sandbox_book *book, const struct live *li
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "sandboxId", live->view.id);
-	jsonw_strz(&w, "templateId", t->id);
-	jsonw_map(&w, "envVars", env);
+	jsonw_strz(&w, "templateId", live->view.template_id);
+	jsonw_map(&w, "envVars", &live->env);
 	if (live->view.secure) {
-		sandbox_token(book, live->view.id, token);
+		sandbox_token(live->book, live->view.id, token);
 		jsonw_strz(&w, "accessToken", token);
 	}
 	jsonw_strz(&w, "defaultUser", t->user);
@@ -33,32 +40,66 @@ static void settings_json(const struct sandbox_book *book, const struct live *li
 		jsonw_strz(&w, "defaultWorkdir", t->workdir);
 	if (t->start[0])
 		jsonw_strz(&w, "startCmd", t->start);
-	jsonw_int(&w, "cpuCount", t->cpu);
-	jsonw_int(&w, "memoryMB", t->memory_mb);
+	jsonw_int(&w, "cpuCount", live->view.cpu_count);
+	jsonw_int(&w, "memoryMB", live->view.memory_mb);
 	jsonw_end_object(&w);
 }
 
-static struct str keep(struct arena *arena, struct str s)
+static void boot(struct live *live, const struct template *base, const char *image, done_fn done,
+	void *arg)
 {
-	char *copy = arena_dup(arena, s);
+	CLEANUP(buf_done) struct buf settings = BUF_INIT(8 << 20);
+	const struct sandbox *sb = &live->view;
+	struct runtime_spec run = { .id = sb->id,
+		.template_name = sb->base_template,
+		.image = image && image[0] ? image : NULL,
+		.cpu_count = sb->cpu_count,
+		.memory_mb = sb->memory_mb,
+		.disk_mb = sb->disk_mb,
+		.max_pids = base->max_pids };
 
-	return copy ? (struct str){ copy, s.n } : STR_NONE;
+	settings_json(live, base, &settings);
+	run.settings = buf_str(&settings);
+	runtime_create(live->book->config.runtime, &run, done, arg);
+	if (settings.p)
+		explicit_bzero(settings.p, settings.n);
 }
 
-static int copy_metadata(struct live *live, const struct json_map *from, struct err *e)
-{
-	struct json_map *to = &live->view.metadata;
+struct failed_boot {
+	struct loop_task task;
+	struct err e;
+	done_fn done;
+	void *arg;
+};
 
-	*to = (struct json_map){ .n = from->n, .is_set = from->is_set };
-	to->v = arena_alloc(live->arena, from->n * sizeof *to->v);
-	for (size_t i = 0; to->v && i < from->n; i++) {
-		to->v[i].key = keep(live->arena, from->v[i].key);
-		to->v[i].value = keep(live->arena, from->v[i].value);
-		if (!to->v[i].key.p || !to->v[i].value.p)
-			to->v = NULL;
+static void tell_failed(void *arg)
+{
+	struct failed_boot *f = arg;
+
+	f->done(f->arg, f->e.code, &f->e);
+	free(f);
+}
+
+void live_boot(struct live *live, const char *image, done_fn done, void *arg)
+{
+	struct failed_boot *f;
+	struct template base;
+	struct err e = { 0 };
+
+	if (template_find(live->book->config.templates, str_of(live->view.base_template), &base,
+		    &e) >= 0) {
+		boot(live, &base, image, done, arg);
+		return;
 	}
-	return to->v ? 0 : err_set(e, -E2BIG, "metadata is larger than 1 MiB");
+	f = XNEW(struct failed_boot);
+	f->e = e;
+	f->e.code = -EIO; /* its tree is gone, which is not the same as the sandbox being gone */
+	f->done = done;
+	f->arg = arg;
+	loop_defer(live->book->config.loop, &f->task, tell_failed, f);
 }
+
+/* ---- both parts together ---- */
 
 static void finish(struct creation *c, int r, const struct err *e)
 {
@@ -106,8 +147,8 @@ static void both_done(struct creation *c)
 	} else if (c->row_r < 0) {
 		runtime_destroy(book->config.runtime, live->view.id, undone, c);
 	} else {
-		live->view.state = SANDBOX_RUNNING;
-		live_arm(live);
+		CRASH_POINT("create.both");
+		live_settle(live, SANDBOX_RUNNING);
 		log_info("sandbox.created", "sandbox=%s template=%s us=%" PRId64, live->view.id,
 			live->view.template_name, time_now_us() - c->began_us);
 		finish(c, 0, NULL);
@@ -118,6 +159,7 @@ static void row_done(void *arg, int r, const struct err *e)
 {
 	struct creation *c = arg;
 
+	CRASH_POINT("create.row");
 	c->row_r = r;
 	if (r < 0)
 		c->row_e = *e;
@@ -125,13 +167,26 @@ static void row_done(void *arg, int r, const struct err *e)
 		both_done(c);
 }
 
+/* The request was right, so whatever the runtime could not do is our failure and not the caller's.
+ */
+static int infrastructure(int r)
+{
+	if (r >= 0 || r == -ENOSPC || r == -EPIPE || r == -EAGAIN || r == -ETIMEDOUT ||
+		r == -EOPNOTSUPP)
+		return r;
+	return -EIO;
+}
+
 static void run_done(void *arg, int r, const struct err *e)
 {
 	struct creation *c = arg;
 
-	c->run_r = r;
-	if (r < 0)
+	CRASH_POINT("create.run");
+	c->run_r = infrastructure(r);
+	if (r < 0) {
 		c->run_e = *e;
+		c->run_e.code = c->run_r;
+	}
 	if (c->row_r <= 0)
 		both_done(c);
 }
@@ -143,6 +198,8 @@ static void fail_now(void *arg)
 	finish(c, c->run_e.code, &c->run_e);
 }
 
+/* ---- what is asked for ---- */
+
 static int64_t count_of_team(const struct sandbox_book *book, const char *team_id)
 {
 	const struct live *live;
@@ -150,18 +207,15 @@ static int64_t count_of_team(const struct sandbox_book *book, const char *team_i
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at)))
-		n += live->view.state != SANDBOX_ENDING && strcmp(live->view.team_id, team_id) == 0;
+		n += live->view.state != SANDBOX_ENDING && live->view.state != SANDBOX_PAUSED &&
+		     strcmp(live->view.team_id, team_id) == 0;
 	return n;
 }
 
-static int check(struct sandbox_book *book, const struct sandbox_spec *spec, struct template *t,
-	struct err *e)
+static int check(struct sandbox_book *book, const struct sandbox_spec *spec, struct err *e)
 {
 	const struct sandbox_limits *limits = &book->config.limits;
-	int r = template_find(book->config.templates, spec->template_name, t, e);
 
-	if (r < 0)
-		return r;
 	if (spec->timeout_s < 1 || spec->timeout_s > limits->max_timeout_s)
 		return err_set(e, -ERANGE, "timeout must be from 1 to %" PRId64 " seconds",
 			limits->max_timeout_s);
@@ -173,57 +227,126 @@ static int check(struct sandbox_book *book, const struct sandbox_spec *spec, str
 	return 0;
 }
 
-static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *spec,
-	const struct template *t, struct err *e)
+int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
+	struct source *ret, struct err *e)
 {
-	char id[SANDBOX_ID_SIZE] = "i";
+	const struct sandbox_snapshot *snap =
+		sandbox_find_snapshot(book, spec->team_id, spec->template_name);
+	int r;
+
+	*ret = (struct source){ 0 };
+	if (!snap) {
+		r = template_find(book->config.templates, spec->template_name, &ret->t, e);
+		(void)snprintf(ret->base_template, sizeof ret->base_template, "%s", ret->t.name);
+		return r;
+	}
+	r = template_find(book->config.templates, str_of(snap->base_template), &ret->t, e);
+	if (r < 0)
+		return err_wrap(e, r, "the snapshot's tree");
+	(void)snprintf(ret->base_template, sizeof ret->base_template, "%s", snap->base_template);
+	(void)snprintf(ret->image, sizeof ret->image, "%s", snap->image);
+	(void)snprintf(ret->t.id, sizeof ret->t.id, "%s", snap->template_id);
+	(void)snprintf(ret->t.name, sizeof ret->t.name, "%s",
+		snap->alias[0] ? snap->alias : snap->template_id);
+	ret->t.cpu = snap->cpu_count;
+	ret->t.memory_mb = snap->memory_mb;
+	ret->t.disk_mb = snap->disk_mb;
+	ret->t.start[0] = '\0'; /* it has run already; what it left is in the files */
+	return 0;
+}
+
+static int keep_options(struct live *live, const struct sandbox_options *from)
+{
+	struct sandbox_options *to = &live->view.options;
+
+	*to = *from;
+	to->network = live_keep_str(live, from->network);
+	to->mask_host = live_keep_str(live, from->mask_host);
+	return to->network.p && to->mask_host.p ? 0 : -E2BIG;
+}
+
+static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, struct err *e)
+{
+	char id[SANDBOX_ID_SIZE];
 	struct live *live;
 	struct sandbox *sb;
 
-	random_id(id + 1, SANDBOX_ID_SIZE - 2);
+	make_image_name(id, 'i');
 	live = live_new(book, id);
 	sb = &live->view;
 	(void)snprintf(sb->team_id, sizeof sb->team_id, "%s", spec->team_id);
-	(void)snprintf(sb->template_id, sizeof sb->template_id, "%s", t->id);
-	(void)snprintf(sb->template_name, sizeof sb->template_name, "%s", t->name);
+	(void)snprintf(sb->template_id, sizeof sb->template_id, "%s", source->t.id);
+	(void)snprintf(sb->template_name, sizeof sb->template_name, "%s", source->t.name);
+	(void)snprintf(sb->base_template, sizeof sb->base_template, "%s", source->base_template);
 	sb->secure = spec->secure;
-	sb->cpu_count = t->cpu;
-	sb->memory_mb = t->memory_mb;
-	sb->disk_mb = t->disk_mb;
+	sb->cpu_count = source->t.cpu;
+	sb->memory_mb = source->t.memory_mb;
+	sb->disk_mb = source->t.disk_mb;
 	sb->timeout_s = spec->timeout_s;
-	sb->started_us = time_wall_us();
+	sb->started_us = sb->run_started_us = time_wall_us();
 	sb->end_us = sb->started_us + spec->timeout_s * 1000000;
-	if (copy_metadata(live, &spec->metadata, e) < 0) {
+	if (live_keep_map(live, &spec->metadata, &sb->metadata, e) < 0 ||
+		live_keep_map(live, &spec->env_vars, &live->env, e) < 0 ||
+		keep_options(live, &spec->options) < 0) {
 		live_forget(live);
 		return NULL;
 	}
 	return live;
 }
 
-void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
-	sandbox_created_fn fn, void *arg)
+void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, sandbox_created_fn fn, void *arg)
 {
-	CLEANUP(buf_done) struct buf settings = BUF_INIT(2 << 20);
 	struct creation *c = XNEW(struct creation);
-	struct runtime_spec run = { 0 };
-	struct template t;
 
 	*c = (struct creation){ .began_us = time_now_us(),
 		.row_r = 1,
 		.run_r = 1,
 		.fn = fn,
 		.arg = arg };
-	if (check(book, spec, &t, &c->run_e) >= 0)
-		c->live = admit(book, spec, &t, &c->run_e);
+	(void)err_set(&c->run_e, -E2BIG, "the request is too large");
+	if (check(book, spec, &c->run_e) >= 0)
+		c->live = admit(book, spec, source, &c->run_e);
 	if (!c->live) {
 		loop_defer(book->config.loop, &c->task, fail_now, c);
 		return;
 	}
 	book->in_flight++;
-	settings_json(book, c->live, &t, &spec->env_vars, &settings);
-	run = (struct runtime_spec){ c->live->view.id, t.name, t.cpu, t.memory_mb, t.disk_mb,
-		t.max_pids, buf_str(&settings) };
-	runtime_create(book->config.runtime, &run, run_done, c);
-	rows_insert(book->config.store, &c->live->view, runtime_name(book->config.runtime),
-		spec->actor, row_done, c);
+	boot(c->live, &source->t, source->image, run_done, c);
+	rows_insert(book->config.store, c->live, spec->actor, row_done, c);
+	CRASH_POINT("create.asked");
+}
+
+struct refused {
+	struct loop_task task;
+	struct err e;
+	sandbox_created_fn fn;
+	void *arg;
+};
+
+static void tell_refused(void *arg)
+{
+	struct refused *refused = arg;
+
+	refused->fn(refused->arg, refused->e.code, NULL, &refused->e);
+	free(refused);
+}
+
+void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
+	sandbox_created_fn fn, void *arg)
+{
+	struct source source;
+	struct refused *refused;
+	struct err e = { 0 };
+
+	if (source_find(book, spec, &source, &e) >= 0) {
+		create_from(book, spec, &source, fn, arg);
+		return;
+	}
+	refused = XNEW(struct refused);
+	refused->e = e;
+	refused->fn = fn;
+	refused->arg = arg;
+	loop_defer(book->config.loop, &refused->task, tell_refused, refused);
 }

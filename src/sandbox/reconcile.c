@@ -14,9 +14,11 @@ static void all_settled(void *arg, int r, const struct err *e)
 {
 	struct reconcile *rec = arg;
 
-	if (r >= 0)
+	if (r >= 0) {
 		log_info("reconciled", "adopted=%d lost=%d strays=%d", rec->adopted, rec->lost,
 			rec->strays);
+		metrics_start(rec->book);
+	}
 	rec->done(rec->arg, r, e);
 	free(rec);
 }
@@ -29,18 +31,77 @@ static void settled(void *arg, int r, const struct err *e)
 		e); /* one that cannot be ended must not keep the others from being served */
 }
 
-static void seen(void *arg, const char *id)
+static void remove_stray(struct reconcile *rec, const char *id)
+{
+	rec->strays++;
+	rec->join->waiting++;
+	runtime_destroy(rec->book->config.runtime, id, settled, rec->join);
+}
+
+static void seen(void *arg, const char *id, bool is_frozen)
 {
 	struct reconcile *rec = arg;
 	struct live *live = live_find(rec->book, NULL, str_of(id));
 
-	if (live) {
-		live->is_alive = true;
+	/* Made for a request that was never answered, ended in the row only, or paused to disk and
+	 * not yet taken away. */
+	if (!live || live->view.image[0]) {
+		remove_stray(rec, id);
 		return;
 	}
-	rec->strays++; /* made for a request that was never answered, or ended in the row only */
+	live->is_alive = true;
+	live->is_frozen = is_frozen;
+}
+
+/* The kernel follows the row: what it says was promised. */
+static void adopt(struct reconcile *rec, struct live *live)
+{
+	struct runtime *runtime = rec->book->config.runtime;
+	bool paused = live->view.state == SANDBOX_PAUSED;
+
+	rec->adopted++;
+	if (!paused)
+		live_arm(live);
+	if (live->view.image[0] || paused == live->is_frozen)
+		return;
 	rec->join->waiting++;
-	runtime_destroy(rec->book->config.runtime, id, settled, rec->join);
+	if (paused)
+		runtime_pause(runtime, live->view.id, settled, rec->join);
+	else
+		runtime_resume(runtime, live->view.id, settled, rec->join);
+}
+
+static bool image_is_named(const struct sandbox_book *book, const char *image)
+{
+	const struct live *live;
+	size_t at = 0;
+
+	LIST_EACH(&book->snaps, node)
+	if (strcmp(container_of(node, struct snap, node)->view.image, image) == 0)
+		return true;
+	while ((live = map_next(&book->by_id, &at)))
+		if (strcmp(live->view.image, image) == 0)
+			return true;
+	return false;
+}
+
+static void seen_image(void *arg, const char *image, bool is_frozen)
+{
+	struct reconcile *rec = arg;
+
+	(void)is_frozen;
+	if (image_is_named(rec->book, image))
+		return;
+	rec->strays++;
+	rec->join->waiting++;
+	runtime_discard(rec->book->config.runtime, image, settled, rec->join);
+}
+
+static void images_listed(void *arg, int r, const struct err *e)
+{
+	struct reconcile *rec = arg;
+
+	settled(rec->join, r == -EOPNOTSUPP ? 0 : r, e);
 }
 
 static void listed(void *arg, int r, const struct err *e)
@@ -50,11 +111,10 @@ static void listed(void *arg, int r, const struct err *e)
 	size_t at = 0;
 
 	while (r >= 0 && (live = map_next(&rec->book->by_id, &at))) {
-		if (live->view.state != SANDBOX_RUNNING)
+		if (!live_find(rec->book, NULL, str_of(live->view.id)))
 			continue;
-		if (live->is_alive) {
-			rec->adopted++;
-			live_arm(live);
+		if (live->is_alive || live->view.image[0]) {
+			adopt(rec, live);
 			continue;
 		}
 		rec->lost++;
@@ -63,7 +123,10 @@ static void listed(void *arg, int r, const struct err *e)
 			"it was gone when the server started (host restarted, or ended meanwhile)",
 			settled, rec->join);
 	}
-	join_one(rec->join, r, e);
+	if (r < 0)
+		join_one(rec->join, r, e);
+	else
+		runtime_list_images(rec->book->config.runtime, seen_image, images_listed, rec);
 }
 
 static void loaded(void *arg, int r, const struct err *e)

@@ -1,5 +1,5 @@
-/* The sandboxes table. A row is written once when a sandbox is asked for and once when it ends; the
- * kernel knows the rest. */
+/* The sandboxes table. A row is written when a sandbox is asked for, when it is paused or resumed,
+ * and when it ends; the kernel knows the rest. */
 #include "sandbox/sandbox-internal.h"
 
 static const char *const end_names[] = {
@@ -10,21 +10,25 @@ static const char *const end_names[] = {
 };
 
 struct row_job {
-	struct sandbox sb; /* metadata is in the text below */
-	struct buf metadata, data;
+	struct sandbox sb; /* its texts are in the buffers below */
+	struct buf metadata, options, env, data;
 	char runtime[16], actor[SANDBOX_TEAM_SIZE], why[256];
 	enum sandbox_end by;
 	done_fn done;
 	void *arg;
 };
 
-static struct row_job *job_new(const char *id, const char *actor, done_fn done, void *arg)
+static struct row_job *job_new(const struct sandbox *sb, const char *actor, done_fn done, void *arg)
 {
 	struct row_job *job = XNEW(struct row_job);
 
-	(void)snprintf(job->sb.id, sizeof job->sb.id, "%s", id);
+	job->sb = *sb;
+	job->sb.metadata = (struct json_map){ 0 }; /* borrowed from the book: not for the job */
+	job->sb.options = (struct sandbox_options){ 0 };
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
-	job->metadata = BUF_INIT(1 << 20);
+	job->metadata = BUF_INIT(8 << 20);
+	job->options = BUF_INIT(1 << 20);
+	job->env = BUF_INIT(8 << 20);
 	job->data = BUF_INIT(64 << 10);
 	job->done = done;
 	job->arg = arg;
@@ -37,6 +41,8 @@ static void job_done(void *arg, int r, const struct err *e)
 
 	job->done(job->arg, MIN(r, 0), e);
 	buf_done(&job->metadata);
+	buf_done(&job->options);
+	buf_done(&job->env);
 	buf_done(&job->data);
 	free(job);
 }
@@ -49,29 +55,35 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 	int r = store_exec(tx,
 		"INSERT INTO sandboxes (id, team_id, template_id, template_name, runtime, state, "
 		"secure, "
-		"cpu_count, memory_mb, disk_mb, timeout_s, metadata, options, started_us, end_us) "
-		"VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9, $10, $11, '{}', $12, $13)",
+		"cpu_count, memory_mb, disk_mb, timeout_s, metadata, options, started_us, end_us, "
+		"base_template, run_started_us, env_sealed) "
+		"VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9, $10, $11, $12, $13, $14, "
+		"$15, $13, $16)",
 		STORE_PARAMS(P_TEXT(sb->id), P_TEXT(sb->team_id), P_TEXT(sb->template_id),
 			P_TEXT(sb->template_name), P_TEXT(job->runtime), P_INT(sb->secure),
 			P_INT(sb->cpu_count), P_INT(sb->memory_mb), P_INT(sb->disk_mb),
-			P_INT(sb->timeout_s), P_STR(buf_str(&job->metadata)), P_INT(sb->started_us),
-			P_INT(sb->end_us)),
+			P_INT(sb->timeout_s), P_STR(buf_str(&job->metadata)),
+			P_STR(buf_str(&job->options)), P_INT(sb->started_us), P_INT(sb->end_us),
+			P_TEXT(sb->base_template), P_STR(buf_str(&job->env))),
 		e);
 
 	return r < 0 ? r : store_add_event(tx, &event, e);
 }
 
-void rows_insert(struct store *store, const struct sandbox *sb, const char *runtime,
-	const char *actor, done_fn done, void *arg)
+void rows_insert(struct store *store, const struct live *live, const char *actor, done_fn done,
+	void *arg)
 {
-	struct row_job *job = job_new(sb->id, actor, done, arg);
+	const struct sandbox *sb = &live->view;
+	const char *runtime = runtime_name(live->book->config.runtime);
+	struct row_job *job = job_new(sb, actor, done, arg);
 	struct jsonw w;
 
-	job->sb = *sb;
 	(void)snprintf(job->runtime, sizeof job->runtime, "%s", runtime);
 	jsonw_init(&w, &job->metadata);
 	jsonw_map(&w, NULL, &sb->metadata);
-	job->sb.metadata = (struct json_map){ 0 }; /* borrowed from the book: not for the job */
+	options_write(&sb->options, &job->options);
+	if (live->env.n)
+		env_seal(live, &job->env);
 	jsonw_init(&w, &job->data);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "template", sb->template_name);
@@ -91,10 +103,69 @@ static int set_end(struct store_tx *tx, void *arg, struct err *e)
 
 void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn done, void *arg)
 {
-	struct row_job *job = job_new(id, "", done, arg);
+	struct sandbox sb = { .end_us = end_us };
 
-	job->sb.end_us = end_us;
-	store_run(store, set_end, job_done, job);
+	(void)snprintf(sb.id, sizeof sb.id, "%s", id);
+	store_run(store, set_end, job_done, job_new(&sb, "", done, arg));
+}
+
+static int set_paused(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct row_job *job = arg;
+	struct store_event event = { "system", "sandbox.paused", job->sb.id, STR_NONE };
+	int r = store_exec(tx,
+		"UPDATE sandboxes SET state = 'paused', paused_us = $1, image = $2 "
+		"WHERE id = $3 AND state <> 'ended'",
+		STORE_PARAMS(P_INT(job->sb.paused_us),
+			P_STR(job->sb.image[0] ? str_of(job->sb.image) : STR_NONE),
+			P_TEXT(job->sb.id)),
+		e);
+
+	return r < 0 ? r : store_add_event(tx, &event, e);
+}
+
+void rows_paused(struct store *store, const struct sandbox *sb, const char *image, done_fn done,
+	void *arg)
+{
+	struct row_job *job = job_new(sb, "system", done, arg);
+
+	(void)snprintf(job->sb.image, sizeof job->sb.image, "%s", image);
+	store_run(store, set_paused, job_done, job);
+}
+
+static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct row_job *job = arg;
+	struct store_event event = { "system", "sandbox.resumed", job->sb.id, STR_NONE };
+	int r = store_exec(tx,
+		"UPDATE sandboxes SET state = 'running', paused_us = NULL, image = NULL, "
+		"run_started_us = $1, end_us = $2 WHERE id = $3 AND state <> 'ended'",
+		STORE_PARAMS(P_INT(job->sb.run_started_us), P_INT(job->sb.end_us),
+			P_TEXT(job->sb.id)),
+		e);
+
+	return r < 0 ? r : store_add_event(tx, &event, e);
+}
+
+void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, void *arg)
+{
+	store_run(store, set_resumed, job_done, job_new(sb, "system", done, arg));
+}
+
+static int set_options(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct row_job *job = arg;
+
+	return store_exec(tx, "UPDATE sandboxes SET options = $1 WHERE id = $2",
+		STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)), e);
+}
+
+void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg)
+{
+	struct row_job *job = job_new(sb, "", done, arg);
+
+	options_write(&sb->options, &job->options);
+	store_run(store, set_options, job_done, job);
 }
 
 static int ended(struct store_tx *tx, void *arg, struct err *e)
@@ -103,8 +174,8 @@ static int ended(struct store_tx *tx, void *arg, struct err *e)
 	struct store_event event = { job->actor, "sandbox.ended", job->sb.id, buf_str(&job->data) };
 	int r = store_exec(tx,
 		"UPDATE sandboxes SET state = 'ended', ended_us = $1, ended_by = $2, ended_why = "
-		"$3 "
-		"WHERE id = $4 AND state <> 'ended'",
+		"$3, "
+		"env_sealed = NULL WHERE id = $4 AND state <> 'ended'",
 		STORE_PARAMS(P_INT(time_wall_us()), P_TEXT(end_names[job->by]), P_TEXT(job->why),
 			P_TEXT(job->sb.id)),
 		e);
@@ -115,9 +186,12 @@ static int ended(struct store_tx *tx, void *arg, struct err *e)
 void rows_ended(struct store *store, const char *id, enum sandbox_end by, const char *actor,
 	const char *why, done_fn done, void *arg)
 {
-	struct row_job *job = job_new(id, actor, done, arg);
+	struct sandbox sb = { 0 };
+	struct row_job *job;
 	struct jsonw w;
 
+	(void)snprintf(sb.id, sizeof sb.id, "%s", id);
+	job = job_new(&sb, actor, done, arg);
 	job->by = by;
 	(void)snprintf(job->why, sizeof job->why, "%s", why);
 	jsonw_init(&w, &job->data);
@@ -128,16 +202,17 @@ void rows_ended(struct store *store, const char *id, enum sandbox_end by, const 
 	store_run(store, ended, job_done, job);
 }
 
-/* Loading: the job collects plain rows, the loop turns them into objects. */
+/* ---- loading: the job collects plain rows, the loop turns them into objects ---- */
+
 struct loaded {
 	struct sandbox sb;
-	char *metadata;
+	char *metadata, *options, *env;
 	struct list node;
 };
 
 struct load_job {
 	struct sandbox_book *book;
-	struct list rows;
+	struct list rows, snaps;
 	done_fn done;
 	void *arg;
 };
@@ -145,6 +220,13 @@ struct load_job {
 static void copy_column(const struct store_row *row, int column, char *to, size_t size)
 {
 	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
+}
+
+static char *dup_column(const struct store_row *row, int column)
+{
+	struct str text = store_text(row, column);
+
+	return xstrdup(text.p ? text.p : "");
 }
 
 static int load_row(void *arg, const struct store_row *row, struct err *e)
@@ -163,20 +245,32 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	sb->memory_mb = store_int(row, 6);
 	sb->disk_mb = store_int(row, 7);
 	sb->timeout_s = store_int(row, 8);
-	l->metadata = xstrdup(store_text(row, 9).p ? store_text(row, 9).p : "{}");
+	l->metadata = dup_column(row, 9);
 	sb->started_us = store_int(row, 10);
 	sb->end_us = store_int(row, 11);
+	l->options = dup_column(row, 12);
+	copy_column(row, 13, sb->base_template, sizeof sb->base_template);
+	sb->run_started_us = store_int(row, 14) ? store_int(row, 14) : sb->started_us;
+	sb->paused_us = store_int(row, 15);
+	copy_column(row, 16, sb->image, sizeof sb->image);
+	l->env = dup_column(row, 17);
+	sb->state = str_is(store_text(row, 18), "paused") ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 	list_append(&job->rows, &l->node);
 	return 0;
 }
 
 static int load(struct store_tx *tx, void *arg, struct err *e)
 {
-	return store_query(tx,
+	struct load_job *job = arg;
+	int r = store_query(tx,
 		"SELECT id, team_id, template_id, template_name, secure, cpu_count, memory_mb, "
 		"disk_mb, "
-		"timeout_s, metadata, started_us, end_us FROM sandboxes WHERE state = 'running'",
+		"timeout_s, metadata, started_us, end_us, options, base_template, run_started_us, "
+		"paused_us, "
+		"image, env_sealed, state FROM sandboxes WHERE state <> 'ended'",
 		NULL, 0, load_row, arg, e);
+
+	return r < 0 ? r : snap_load(tx, &job->snaps, e);
 }
 
 struct metadata_in {
@@ -184,16 +278,27 @@ struct metadata_in {
 };
 
 /* Metadata was checked when it came in and is stored as one object; a wrapper makes it a field. */
-static void decode_metadata(struct live *live, const char *text)
+static int decode_metadata(struct live *live, const char *text)
 {
 	static const struct json_field fields[] = { JSON_FIELD(struct metadata_in, map, "m",
 		JSON_MAP) };
 	static const struct json_shape shape = JSON_SHAPE(struct metadata_in, fields);
 	struct metadata_in in = { 0 };
 	char *wrapped = arena_printf(live->arena, "{\"m\":%s}", text);
+	int r = wrapped ? json_decode(live->arena, str_of(wrapped), &shape, &in, NULL) : -ENOBUFS;
 
-	if (wrapped && json_decode(live->arena, str_of(wrapped), &shape, &in, NULL) == 0)
-		live->view.metadata = in.map;
+	live->view.metadata = in.map;
+	return r;
+}
+
+static void revive(struct sandbox_book *book, const struct loaded *l)
+{
+	struct live *live = live_new(book, l->sb.id);
+
+	live->view = l->sb;
+	if (decode_metadata(live, l->metadata) < 0 || options_read(live, str_of(l->options)) < 0 ||
+		env_unseal(live, str_of(l->env)) < 0)
+		log_warn("sandbox.row_damaged", "sandbox=%s", live->view.id);
 }
 
 static void load_done(void *arg, int r, const struct err *e)
@@ -204,15 +309,18 @@ static void load_done(void *arg, int r, const struct err *e)
 	{
 		struct loaded *l = container_of(node, struct loaded, node);
 
-		if (r >= 0) {
-			struct live *live = live_new(job->book, l->sb.id);
-
-			live->view = l->sb;
-			live->view.state = SANDBOX_RUNNING;
-			decode_metadata(live, l->metadata);
-		}
+		if (r >= 0)
+			revive(job->book, l);
 		free(l->metadata);
+		free(l->options);
+		free(l->env);
 		free(l);
+	}
+	while (!list_empty(&job->snaps)) {
+		struct list *node = job->snaps.next;
+
+		list_remove(node);
+		list_append(&job->book->snaps, node);
 	}
 	job->done(job->arg, MIN(r, 0), e);
 	free(job);
@@ -224,6 +332,7 @@ void rows_load(struct sandbox_book *book, done_fn done, void *arg)
 
 	job->book = book;
 	list_init(&job->rows);
+	list_init(&job->snaps);
 	job->done = done;
 	job->arg = arg;
 	store_run(book->config.store, load, load_done, job);

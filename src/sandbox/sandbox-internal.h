@@ -3,29 +3,67 @@
 
 #include "sandbox/sandbox.h"
 
+struct samples;
+
 struct live { /* one sandbox that the book knows */
 	struct sandbox view;
 	struct sandbox_book *book;
-	struct arena *arena; /* holds the view's metadata */
+	struct arena *arena; /* holds the view's metadata, options' texts and environment */
+	struct json_map env;
 	struct loop_timer timer;
-	bool is_alive; /* while reconciling: the runtime has it */
+	int saving;          /* copies of its disk under way; it runs meanwhile */
+	struct list waiters; /* ops that wait until it is running or paused */
+	struct samples *samples;
+	bool is_alive, is_frozen; /* while reconciling: what the runtime says */
+	bool has_exited;          /* by itself, while its disk was being copied */
+};
+
+struct snap {
+	struct sandbox_snapshot view;
+	struct list node; /* newest first */
 };
 
 struct sandbox_book {
 	struct sandbox_book_config config;
 	struct map by_id;
+	struct list snaps;
 	size_t in_flight;
+	struct loop_timer sampler;
+	bool is_closing;
 };
 
 struct live *live_new(struct sandbox_book *book, const char *id);
 void live_forget(struct live *live); /* out of the book and freed */
+/* In any state that clients may see. */
 struct live *live_find(const struct sandbox_book *book, const char *team_id, struct str id);
 void live_arm(struct live *live); /* sets the timer by end_us */
+/* Running, or paused for good: nothing is under way. */
+bool live_is_settled(const struct live *live);
+/* A copy of its disk is done (r of runtime_save); ends it if it is gone by now. */
+void live_saved(struct live *live, int r);
+/* Ends what was under way and lets those who waited for it go on. */
+void live_settle(struct live *live, enum sandbox_state state);
 /* Marks it as ended and removes it; done when nothing is left and the row says why. */
 void live_end(struct live *live, enum sandbox_end by, const char *actor, const char *why,
 	done_fn done, void *arg);
+int live_keep_map(struct live *live, const struct json_map *from, struct json_map *to,
+	struct err *e);
+struct str live_keep_str(struct live *live, struct str s);
 
-/* Joins two answers into one: calls done when both have come, with the first failure if any. */
+/* An operation on one sandbox: runs when nothing else is under way with it. run() gets NULL when
+ * the sandbox is not there (any more), and owns the op from then on. */
+struct op {
+	struct list node;
+	struct loop_task task;
+	struct sandbox_book *book;
+	char team_id[SANDBOX_TEAM_SIZE], id[SANDBOX_ID_SIZE];
+	void (*run)(struct op *op, struct live *live);
+};
+void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
+	void (*run)(struct op *op, struct live *live));
+int op_not_found(const struct op *op, struct err *e);
+
+/* Joins several answers into one: calls done when all have come, with the first failure if any. */
 struct join {
 	int waiting, r;
 	struct err e;
@@ -33,13 +71,51 @@ struct join {
 	void *arg;
 };
 struct join *join_new(int waiting, done_fn done, void *arg);
-void join_one(void *join, int r, const struct err *e); /* a done_fn */
+void join_one(void *join, int r, const struct err *e);    /* a done_fn */
+void done_nothing(void *arg, int r, const struct err *e); /* for what may fail unheard */
+
+/* What a new sandbox is made of: a template as it is, or a saved disk on a template's tree. */
+struct source {
+	struct template t; /* id and name as clients see them */
+	char base_template[TEMPLATE_NAME_SIZE];
+	char image[SANDBOX_ID_SIZE]; /* empty: a fresh disk */
+};
+int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
+	struct source *ret, struct err *e);
+void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, sandbox_created_fn fn, void *arg);
+/* Boots this sandbox anew, from an image, as its row says. */
+void live_boot(struct live *live, const char *image, done_fn done, void *arg);
+void make_image_name(char out[SANDBOX_ID_SIZE], char kind);
 
 /* rows.c: each copies what it needs and runs as one transaction. */
-void rows_insert(struct store *store, const struct sandbox *sb, const char *runtime,
-	const char *actor, done_fn done, void *arg);
+void rows_insert(struct store *store, const struct live *live, const char *actor, done_fn done,
+	void *arg);
 void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn done, void *arg);
+/* Paused (image empty: memory kept), or running again. */
+void rows_paused(struct store *store, const struct sandbox *sb, const char *image, done_fn done,
+	void *arg);
+void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, void *arg);
+void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg);
 void rows_ended(struct store *store, const char *id, enum sandbox_end by, const char *actor,
 	const char *why, done_fn done, void *arg);
-/* Reads all running rows into the book, on the loop. */
+/* Reads all that are not ended, and the snapshots, into the book, on the loop. */
 void rows_load(struct sandbox_book *book, done_fn done, void *arg);
+
+/* options.c */
+void options_write(const struct sandbox_options *options, struct buf *out);
+int options_read(struct live *live, struct str json);
+void env_seal(const struct live *live, struct buf *out);
+int env_unseal(struct live *live, struct str sealed);
+
+/* snapshot-rows.c */
+void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
+	const char *replaced, const char *actor, done_fn done, void *arg);
+void snap_rows_delete(struct store *store, const char *image, const char *actor, done_fn done,
+	void *arg);
+int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);
+void snap_list_free(struct list *snaps);
+
+/* metrics.c */
+void metrics_start(struct sandbox_book *book);
+void samples_free(struct live *live);

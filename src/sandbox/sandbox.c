@@ -1,5 +1,26 @@
 #include "sandbox/sandbox-internal.h"
 
+static void on_exited(void *arg, const char *id, const struct err *why);
+static void on_timeout(void *arg);
+
+struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
+{
+	struct sandbox_book *book = XNEW(struct sandbox_book);
+
+	book->config = *config;
+	list_init(&book->snaps);
+	runtime_on_exited(config->runtime, on_exited, book);
+	return book;
+}
+
+static void live_free(struct live *live)
+{
+	loop_timer_cancel(&live->timer);
+	samples_free(live);
+	live->arena = arena_free(live->arena);
+	free(live);
+}
+
 struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 {
 	struct live *live;
@@ -7,25 +28,14 @@ struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 
 	if (!book)
 		return NULL;
-	while ((live = map_next(&book->by_id, &at))) {
-		loop_timer_cancel(&live->timer);
-		live->arena = arena_free(live->arena);
-		free(live);
-	}
+	while ((live = map_next(&book->by_id, &at)))
+		live_free(live);
 	map_done(&book->by_id);
+	loop_timer_cancel(&book->sampler);
+	snap_list_free(&book->snaps);
+	explicit_bzero(book->config.seed, sizeof book->config.seed);
 	free(book);
 	return NULL;
-}
-
-static void on_exited(void *arg, const char *id, const struct err *why);
-
-struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
-{
-	struct sandbox_book *book = XNEW(struct sandbox_book);
-
-	book->config = *config;
-	runtime_on_exited(config->runtime, on_exited, book);
-	return book;
 }
 
 int sandbox_ready(const struct sandbox_book *book, struct err *e)
@@ -62,16 +72,22 @@ void join_one(void *arg, int r, const struct err *e)
 	free(join);
 }
 
-/* ---- one live sandbox ---- */
+void done_nothing(void *arg, int r, const struct err *e)
+{
+	(void)arg;
+	if (r < 0 && r != -ENOENT && r != -ECANCELED)
+		log_warn("left_over", "err=%s", log_quote(str_of(e->msg)));
+}
 
-static void on_timeout(void *arg);
+/* ---- one live sandbox ---- */
 
 struct live *live_new(struct sandbox_book *book, const char *id)
 {
 	struct live *live = XNEW(struct live);
 
 	live->book = book;
-	live->arena = arena_new(1 << 20);
+	live->arena = arena_new(4 << 20);
+	list_init(&live->waiters);
 	loop_timer_init(&live->timer, book->config.loop, on_timeout, live);
 	(void)snprintf(live->view.id, sizeof live->view.id, "%s", id);
 	(void)map_put(&book->by_id, str_of(live->view.id), live);
@@ -80,19 +96,43 @@ struct live *live_new(struct sandbox_book *book, const char *id)
 
 void live_forget(struct live *live)
 {
-	loop_timer_cancel(&live->timer);
 	(void)map_remove(&live->book->by_id, str_of(live->view.id));
-	live->arena = arena_free(live->arena);
-	free(live);
+	live_settle(live, SANDBOX_ENDING); /* who waited for it finds it gone */
+	live_free(live);
 }
 
 struct live *live_find(const struct sandbox_book *book, const char *team_id, struct str id)
 {
 	struct live *live = map_get(&book->by_id, id);
 
-	if (!live || live->view.state != SANDBOX_RUNNING)
+	if (!live || live->view.state == SANDBOX_STARTING || live->view.state == SANDBOX_ENDING)
 		return NULL;
 	return !team_id || strcmp(live->view.team_id, team_id) == 0 ? live : NULL;
+}
+
+struct str live_keep_str(struct live *live, struct str s)
+{
+	char *copy = arena_dup(live->arena, s);
+
+	return copy ? (struct str){ copy, s.n } : STR_NONE;
+}
+
+int live_keep_map(struct live *live, const struct json_map *from, struct json_map *to,
+	struct err *e)
+{
+	struct json_map kept = { .n = from->n, .is_set = from->is_set };
+
+	kept.v = arena_alloc(live->arena, from->n * sizeof *kept.v);
+	for (size_t i = 0; kept.v && i < from->n; i++) {
+		kept.v[i].key = live_keep_str(live, from->v[i].key);
+		kept.v[i].value = live_keep_str(live, from->v[i].value);
+		if (!kept.v[i].key.p || !kept.v[i].value.p)
+			kept.v = NULL;
+	}
+	if (!kept.v)
+		return err_set(e, -E2BIG, "metadata and environment are larger than 4 MiB");
+	*to = kept;
+	return 0;
 }
 
 /* Deadlines are kept by the wall clock, as clients see them, and waited for by the monotonic one.
@@ -117,6 +157,7 @@ static void ended(void *arg, int r, const struct err *e)
 	struct ending *ending = arg;
 	int ms = (int)((time_now_us() - ending->began_us) / 1000);
 
+	CRASH_POINT("kill.done");
 	if (r < 0)
 		log_error("sandbox.end_failed", "sandbox=%s ms=%d err=%s", ending->live->view.id,
 			ms, log_quote(str_of(e->msg)));
@@ -131,8 +172,9 @@ static void ended(void *arg, int r, const struct err *e)
 	free(ending);
 }
 
-static void destroyed(void *arg, int r, const struct err *e)
+static void removed(void *arg, int r, const struct err *e)
 {
+	CRASH_POINT("kill.removed");
 	join_one(arg, r == -ENOENT ? 0 : r, e); /* gone is gone, whoever was first */
 }
 
@@ -151,19 +193,41 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 	live->view.state = SANDBOX_ENDING;
 	loop_timer_cancel(&live->timer);
 	book->in_flight++;
+	CRASH_POINT("kill.asked");
 	rows_ended(book->config.store, live->view.id, by, actor, why, join_one, join);
-	runtime_destroy(book->config.runtime, live->view.id, destroyed, join);
+	if (live->view.image[0])
+		runtime_discard(book->config.runtime, live->view.image, removed, join);
+	else
+		runtime_destroy(book->config.runtime, live->view.id, removed, join);
 }
 
 static void on_timeout(void *arg)
 {
 	struct live *live = arg;
+	enum sandbox_timeout how = live->view.options.on_timeout;
 
 	/* Another look at the wall clock: it may have been set back since the timer was. */
+	if (live->view.state != SANDBOX_RUNNING)
+		return;
 	if (live->view.end_us - time_wall_us() > 1000)
 		live_arm(live);
+	else if (how != SANDBOX_TIMEOUT_KILL)
+		sandbox_pause(live->book, NULL, str_of(live->view.id), how == SANDBOX_TIMEOUT_PAUSE,
+			NULL, NULL);
+	else if (live->saving)
+		loop_timer_set(&live->timer,
+			time_now_ms() + 10); /* the copy is a matter of milliseconds */
 	else
 		live_end(live, SANDBOX_END_TIMEOUT, "timeout", "its time was up", NULL, NULL);
+}
+
+void live_saved(struct live *live, int r)
+{
+	live->saving--;
+	if (live->saving == 0 && (live->has_exited || r == -ENOENT))
+		live_end(live, SANDBOX_END_AGENT, "system", "its first process ended", NULL, NULL);
+	else
+		live_settle(live, live->view.state);
 }
 
 static void on_exited(void *arg, const char *id, const struct err *why)
@@ -171,7 +235,11 @@ static void on_exited(void *arg, const char *id, const struct err *why)
 	struct sandbox_book *book = arg;
 	struct live *live = live_find(book, NULL, str_of(id));
 
-	if (live)
+	/* During a change the one who makes it finds out. */
+	if (live && live->saving)
+		live->has_exited = true;
+	else if (live && (live->view.state == SANDBOX_RUNNING ||
+				 (live->view.state == SANDBOX_PAUSED && !live->view.image[0])))
 		live_end(live, SANDBOX_END_AGENT, "system",
 			why->msg[0] ? why->msg : "its first process ended", NULL, NULL);
 }
@@ -179,6 +247,14 @@ static void on_exited(void *arg, const char *id, const struct err *why)
 /* ---- doors ---- */
 
 const struct sandbox *sandbox_find(const struct sandbox_book *book, const char *team_id,
+	struct str id)
+{
+	const struct live *live = live_find(book, team_id, id);
+
+	return live && live->view.state == SANDBOX_RUNNING ? &live->view : NULL;
+}
+
+const struct sandbox *sandbox_find_any(const struct sandbox_book *book, const char *team_id,
 	struct str id)
 {
 	const struct live *live = live_find(book, team_id, id);
@@ -193,8 +269,42 @@ void sandbox_each(const struct sandbox_book *book, const char *team_id,
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at)))
-		if (live->view.state == SANDBOX_RUNNING && strcmp(live->view.team_id, team_id) == 0)
+		if (live->view.state != SANDBOX_STARTING && live->view.state != SANDBOX_ENDING &&
+			(!team_id || strcmp(live->view.team_id, team_id) == 0))
 			fn(arg, &live->view);
+}
+
+struct kill {
+	struct op op;
+	char actor[SANDBOX_TEAM_SIZE];
+	done_fn done;
+	void *arg;
+};
+
+static void kill_run(struct op *op, struct live *live)
+{
+	struct kill *k = container_of(op, struct kill, op);
+	struct err e = { 0 };
+
+	if (live) {
+		live_end(live, SANDBOX_END_USER, k->actor, "killed through the API", k->done,
+			k->arg);
+	} else {
+		(void)op_not_found(op, &e);
+		k->done(k->arg, e.code, &e);
+	}
+	free(k);
+}
+
+void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
+	done_fn done, void *arg)
+{
+	struct kill *k = XNEW(struct kill);
+
+	(void)snprintf(k->actor, sizeof k->actor, "%s", actor);
+	k->done = done;
+	k->arg = arg;
+	op_start(&k->op, book, team_id, id, kill_run);
 }
 
 /* A failure found at once is still told on a later turn, as every done_fn is. */
@@ -213,7 +323,7 @@ static void tell(void *arg)
 	free(later);
 }
 
-static void fail_later(struct sandbox_book *book, const struct err *e, done_fn done, void *arg)
+static void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, void *arg)
 {
 	struct later *later = XNEW(struct later);
 
@@ -223,41 +333,55 @@ static void fail_later(struct sandbox_book *book, const struct err *e, done_fn d
 	loop_defer(book->config.loop, &later->task, tell, later);
 }
 
-static void not_found(struct sandbox_book *book, struct str id, done_fn done, void *arg)
-{
-	struct err e;
-
-	(void)err_set(&e, -ENOENT, "Sandbox \"%.*s\" doesn't exist or you don't have access to it",
-		STR_ARG(id));
-	fail_later(book, &e, done, arg);
-}
-
-void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
-	done_fn done, void *arg)
+/* The running sandbox, or why it cannot be had. */
+static struct live *find_running(struct sandbox_book *book, const char *team_id, struct str id,
+	struct err *e)
 {
 	struct live *live = live_find(book, team_id, id);
 
-	if (!live)
-		not_found(book, id, done, arg);
+	if (!live || live->view.state == SANDBOX_PAUSED)
+		(void)err_set(e, -ENOENT,
+			"Sandbox \"%.*s\" doesn't exist or you don't have access to it",
+			STR_ARG(id));
+	else if (live->view.state != SANDBOX_RUNNING)
+		(void)err_set(e, -EBUSY, "Sandbox \"%.*s\" is being paused or resumed: try again",
+			STR_ARG(id));
 	else
-		live_end(live, SANDBOX_END_USER, actor, "killed through the API", done, arg);
+		return live;
+	return NULL;
 }
 
 void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct str id,
 	int64_t timeout_s, done_fn done, void *arg)
 {
-	struct live *live = live_find(book, team_id, id);
 	int64_t latest_us, now_us = time_wall_us();
+	struct err e = { 0 };
+	struct live *live = find_running(book, team_id, id, &e);
 
 	if (!live) {
-		not_found(book, id, done, arg);
+		tell_later(book, &e, done, arg);
 		return;
 	}
-	latest_us = live->view.started_us + book->config.limits.max_timeout_s * 1000000;
+	latest_us = live->view.run_started_us + book->config.limits.max_timeout_s * 1000000;
 	timeout_s = MIN(MAX(timeout_s, 0), book->config.limits.max_timeout_s);
 	live->view.end_us = MIN(now_us + timeout_s * 1000000, latest_us);
 	live_arm(live);
 	rows_set_end(book->config.store, live->view.id, live->view.end_us, done, arg);
+}
+
+void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
+	struct json_bool internet, struct str network, done_fn done, void *arg)
+{
+	struct err e = { 0 };
+	struct live *live = find_running(book, team_id, id, &e);
+
+	if (!live) {
+		tell_later(book, &e, done, arg);
+		return;
+	}
+	live->view.options.internet = internet;
+	live->view.options.network = live_keep_str(live, network);
+	rows_set_options(book->config.store, &live->view, done, arg);
 }
 
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
@@ -268,16 +392,12 @@ void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at))) {
-		if (live->view.state != SANDBOX_RUNNING)
+		if (!live_find(book, NULL, str_of(live->view.id)))
 			continue;
 		join->waiting++;
-		live_end(live, SANDBOX_END_USER, "system",
-			"the server was stopped with --stop-sandboxes", join_one, join);
+		sandbox_kill(book, NULL, str_of(live->view.id), "system", join_one, join);
 	}
-	if (join->waiting > 1)
-		join_one(join, 0, &none);
-	else
-		fail_later(book, &none, join_one, join);
+	tell_later(book, &none, join_one, join);
 }
 
 void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port, runtime_dial_fn fn,
@@ -286,10 +406,24 @@ void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port,
 	runtime_dial(book->config.runtime, sb->id, port, fn, arg);
 }
 
-void sandbox_token(const struct sandbox_book *book, const char *id, char token[SANDBOX_TOKEN_SIZE])
+static void derive_token(const struct sandbox_book *book, const char *kind, const char *id,
+	char token[SANDBOX_TOKEN_SIZE])
 {
 	uint8_t mac[SHA256_SIZE];
+	char text[64];
+	int n = snprintf(text, sizeof text, "%s%s", kind, id);
 
-	hmac_sha256(book->config.seed, str_of(id), mac);
+	hmac_sha256(book->config.seed, str_make(text, (size_t)n), mac);
 	hex_encode(mac, sizeof mac, token);
+}
+
+void sandbox_token(const struct sandbox_book *book, const char *id, char token[SANDBOX_TOKEN_SIZE])
+{
+	derive_token(book, "", id, token);
+}
+
+void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
+	char token[SANDBOX_TOKEN_SIZE])
+{
+	derive_token(book, "sandbox-traffic-", id, token);
 }

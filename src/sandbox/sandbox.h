@@ -1,7 +1,8 @@
-/* sandbox - the life of a sandbox: made, running until its time is up or somebody ends it, gone.
- * Owns:   the state machine, the sandboxes table, time-outs, ids and tokens, reconciling at start.
- * Uses:   base, loop, json, store, runtime, template.
- * Never:  speaks HTTP, mounts or kills: the runtime acts, this room decides and records. */
+/* sandbox - the life of a sandbox: made, running or paused until its time is up or somebody ends
+ * it. Owns:   the state machine, the sandboxes and snapshots tables, time-outs, ids and tokens,
+ * metrics' samples, reconciling at start. Uses:   base, loop, json, http (to ask a guest), store,
+ * runtime, template. Never:  answers HTTP, mounts or kills: the runtime acts, this room decides and
+ * records. */
 #pragma once
 
 #include "base/base.h"
@@ -14,12 +15,23 @@ enum {
 	SANDBOX_ID_SIZE = 22, /* 'i', 20 of [a-z0-9], NUL */
 	SANDBOX_TEAM_SIZE = 37,
 	SANDBOX_TOKEN_SIZE = 65,
+	SANDBOX_MAX_FORKS = 100,
 };
 
 enum sandbox_state {
 	SANDBOX_STARTING,
 	SANDBOX_RUNNING,
+	SANDBOX_PAUSING,
+	SANDBOX_PAUSED,
+	SANDBOX_RESUMING,
 	SANDBOX_ENDING,
+};
+
+/* What happens when its time is up. */
+enum sandbox_timeout {
+	SANDBOX_TIMEOUT_KILL,
+	SANDBOX_TIMEOUT_PAUSE,   /* memory kept */
+	SANDBOX_TIMEOUT_TO_DISK, /* files kept, a fresh boot later */
 };
 
 /* Who ended it, as the row, the event and the log say it. */
@@ -30,22 +42,36 @@ enum sandbox_end {
 	SANDBOX_END_INFRASTRUCTURE,
 };
 
+/* What the request asked for beyond the template; kept as one JSON column. */
+struct sandbox_options {
+	enum sandbox_timeout on_timeout;
+	bool auto_resume;
+	bool is_private;           /* other ports than the guest's need the traffic token */
+	struct json_bool internet; /* as asked; unset: not asked */
+	struct str network;        /* the request's object, compact JSON; empty: none */
+	struct str mask_host;      /* Host for services inside, ${PORT} expands; empty: as sent */
+};
+
 struct sandbox { /* a view: read it, keep nothing of it beyond the callback */
 	char id[SANDBOX_ID_SIZE], team_id[SANDBOX_TEAM_SIZE];
 	char template_id[TEMPLATE_ID_SIZE], template_name[TEMPLATE_NAME_SIZE];
+	char base_template[TEMPLATE_NAME_SIZE]; /* the tree it runs on */
+	char image[SANDBOX_ID_SIZE];            /* paused to disk: where its files are */
 	enum sandbox_state state;
 	bool secure;
 	int64_t cpu_count, memory_mb, disk_mb, timeout_s;
-	int64_t started_us, end_us; /* wall clock */
+	int64_t started_us, run_started_us, end_us, paused_us; /* wall clock */
 	struct json_map metadata;
+	struct sandbox_options options;
 };
 
 struct sandbox_spec {
 	const char *team_id, *actor;
-	struct str template_name;
+	struct str template_name; /* or a snapshot's id or name */
 	int64_t timeout_s;
 	bool secure;
-	struct json_map metadata, env_vars; /* borrowed for the call */
+	struct json_map metadata, env_vars; /* borrowed for the call, as the options' strings are */
+	struct sandbox_options options;
 };
 
 struct sandbox_limits {
@@ -75,20 +101,47 @@ int sandbox_ready(const struct sandbox_book *book, struct err *e);
 typedef void (*sandbox_created_fn)(void *arg, int r, const struct sandbox *sb, const struct err *e);
 void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
 	sandbox_created_fn fn, void *arg);
+
 /* Running ones only; NULL otherwise. team_id NULL: of any team (the edge asks so). */
 const struct sandbox *sandbox_find(const struct sandbox_book *book, const char *team_id,
 	struct str id);
+/* Running or paused, and on the way between the two. */
+const struct sandbox *sandbox_find_any(const struct sandbox_book *book, const char *team_id,
+	struct str id);
+/* team_id NULL: of every team. */
 void sandbox_each(const struct sandbox_book *book, const char *team_id,
 	void (*fn)(void *arg, const struct sandbox *sb), void *arg);
 size_t sandbox_count(const struct sandbox_book *book);
-/* Done when nothing of it is left. -ENOENT: not running. */
+/* Shown as paused: paused, or about to be. */
+static inline bool sandbox_is_paused(const struct sandbox *sb)
+{
+	return sb->state == SANDBOX_PAUSED || sb->state == SANDBOX_PAUSING;
+}
+
+/* Done when nothing of it is left, paused or running. -ENOENT: not there. */
 void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
 	done_fn done, void *arg);
-/* Ends it that many seconds from now; 0 ends it at once. */
+/* Ends it (or pauses it, as its options say) that many seconds from now; 0: at once. -ENOENT: not
+ * running. -EBUSY: on its way to another state. */
 void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct str id,
 	int64_t timeout_s, done_fn done, void *arg);
 /* Ends them all (serve --stop-sandboxes). */
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg);
+
+/* -EEXIST: already paused. keep_memory false: its files stay, its processes go. */
+void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id, bool keep_memory,
+	done_fn done, void *arg);
+/* Brings a paused one back for timeout_s; a running one only gets its end moved later. Waits for a
+ * change that is under way. `resumed` says which it was. */
+struct sandbox_resume {
+	int64_t timeout_s;
+	bool cold;        /* a fresh boot from its files, also where memory was kept */
+	bool only_paused; /* -EEXIST when it runs */
+};
+typedef void (*sandbox_resumed_fn)(void *arg, int r, bool resumed, const struct sandbox *sb,
+	const struct err *e);
+void sandbox_connect(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_resume *how, sandbox_resumed_fn fn, void *arg);
 
 /* The data door to a port of a running one; see runtime_dial. */
 void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port, runtime_dial_fn fn,
@@ -96,3 +149,60 @@ void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port,
 /* What a client must send as X-Access-Token; the same for an id as long as the data directory
  * lives. */
 void sandbox_token(const struct sandbox_book *book, const char *id, char token[SANDBOX_TOKEN_SIZE]);
+/* What it must send to other ports of a private one. */
+void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
+	char token[SANDBOX_TOKEN_SIZE]);
+/* Replaces the egress part of its options. -ENOENT, -EBUSY: not running. */
+void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
+	struct json_bool internet, struct str network, done_fn done, void *arg);
+
+/* ---- snapshots and forks ---- */
+struct sandbox_snapshot { /* a view */
+	char image[SANDBOX_ID_SIZE], team_id[SANDBOX_TEAM_SIZE], template_id[TEMPLATE_ID_SIZE];
+	char alias[TEMPLATE_NAME_SIZE]; /* empty: unnamed */
+	char tag[TEMPLATE_NAME_SIZE], base_template[TEMPLATE_NAME_SIZE],
+		sandbox_id[SANDBOX_ID_SIZE];
+	int64_t cpu_count, memory_mb, disk_mb, created_us;
+};
+typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snapshot *snap,
+	const struct err *e);
+/* name: `alias` or `alias:tag`, or empty. The same name again replaces what it points at. */
+void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str id,
+	struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg);
+/* Newest first. */
+void sandbox_each_snapshot(const struct sandbox_book *book, const char *team_id,
+	void (*fn)(void *arg, const struct sandbox_snapshot *snap), void *arg);
+/* By id or name, with or without a tag; NULL: none of this team. */
+const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
+	const char *team_id, struct str wanted);
+void sandbox_delete_snapshot(struct sandbox_book *book, const char *team_id, struct str wanted,
+	const char *actor, done_fn done, void *arg);
+
+/* count new sandboxes with the files of this one, which runs on. One result each, then done. */
+struct sandbox_fork {
+	int64_t timeout_s;
+	int count;
+	const char *actor;
+};
+typedef void (*sandbox_forked_fn)(void *arg, int r, const struct sandbox *sb, const struct err *e);
+void sandbox_fork(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_fork *how, sandbox_forked_fn each, done_fn done, void *arg);
+
+/* ---- metrics ---- */
+struct sandbox_sample {
+	int64_t at_us;
+	double cpu_pct;
+	int64_t mem_used, mem_total, mem_cache, disk_used, disk_total;
+};
+/* Oldest first, of a running or paused one. */
+void sandbox_each_sample(const struct sandbox_book *book, const char *team_id, struct str id,
+	void (*fn)(void *arg, const struct sandbox_sample *sample), void *arg);
+
+/* ---- log ---- */
+struct sandbox_log_line {
+	int64_t seq, at_us;
+	struct str actor, kind, data; /* data is a JSON object */
+};
+/* Its events, oldest first, read from the store: fn for each, on the loop, then done. */
+void sandbox_read_log(struct sandbox_book *book, const char *id, int64_t from_us, int64_t limit,
+	void (*fn)(void *arg, const struct sandbox_log_line *line), done_fn done, void *arg);

@@ -15,6 +15,11 @@ const char config_help[] =
 	"picks one)\n"
 	"  --domain NAME         what stands behind PORT-ID. in sandbox addresses (default "
 	"localhost:PORT)\n"
+	"  --tls-cert FILE       serve https on the port: the certificate and its chain, PEM (kill "
+	"-HUP rereads)\n"
+	"  --tls-key FILE        its private key, PEM; root alone need be able to read it\n"
+	"  --admin-token-file F  a file with the operator's token: opens /nodes and /admin to "
+	"X-Admin-Token\n"
 	"  --template-cache DIR  share templates between data directories instead of making them "
 	"again\n"
 	"  --network CIDR|none   addresses for sandboxes (default 10.199.0.0/16)\n"
@@ -30,7 +35,8 @@ const char config_help[] =
 	"See also: atoll doctor\n";
 
 struct file_in {
-	struct str data, listen, template_cache, network, domain, log_level;
+	struct str data, listen, template_cache, network, domain, log_level, tls_cert, tls_key;
+	struct str admin_token_file;
 	struct json_int pool, max_sandboxes, max_timeout, disk_mb;
 	struct json_bool stop_sandboxes;
 };
@@ -44,6 +50,9 @@ static const struct json_field file_fields[] = {
 	JSON_FIELD(struct file_in, network, "network", JSON_STR, .max = 64),
 	JSON_FIELD(struct file_in, domain, "domain", JSON_STR, .max = 253),
 	JSON_FIELD(struct file_in, log_level, "log_level", JSON_STR, .max = 16),
+	JSON_FIELD(struct file_in, tls_cert, "tls_cert", JSON_STR, .max = 4096),
+	JSON_FIELD(struct file_in, tls_key, "tls_key", JSON_STR, .max = 4096),
+	JSON_FIELD(struct file_in, admin_token_file, "admin_token_file", JSON_STR, .max = 4096),
 	JSON_FIELD(struct file_in, pool, "pool", JSON_INT, .min = 0, .max = 1024),
 	JSON_FIELD(struct file_in, max_sandboxes, "max_sandboxes", JSON_INT, .min = 1, .max = 4000),
 	JSON_FIELD(struct file_in, max_timeout, "max_timeout", JSON_INT, .min = 1, .max = 31536000),
@@ -72,6 +81,9 @@ static void merge(struct config *config, const struct file_in *in)
 	set_str(&config->network, in->network);
 	set_str(&config->domain, in->domain);
 	set_str(&config->log_level, in->log_level);
+	set_str(&config->tls_cert, in->tls_cert);
+	set_str(&config->tls_key, in->tls_key);
+	set_str(&config->admin_token_file, in->admin_token_file);
 	set_int(&config->pool, in->pool);
 	set_int(&config->max_sandboxes, in->max_sandboxes);
 	set_int(&config->max_timeout_s, in->max_timeout);
@@ -246,6 +258,15 @@ static int check_level(const struct config *config, struct err *e)
 		config->log_level);
 }
 
+static int check_tls(const struct config *config, struct err *e)
+{
+	if (!config->tls_cert == !config->tls_key)
+		return 0;
+	return err_set(e, -EINVAL, "%s is given without %s: TLS needs both",
+		config->tls_cert ? "--tls-cert" : "--tls-key",
+		config->tls_cert ? "--tls-key" : "--tls-cert");
+}
+
 int config_read(int argc, char **argv, char **env, struct config *ret, struct err *e)
 {
 	const char *file = find_config_flag(argc, argv);
@@ -271,6 +292,8 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		r = apply_flag(&c, argc, argv, &at, &flag, e);
 	if (r >= 0)
 		r = check_level(&c, e);
+	if (r >= 0)
+		r = check_tls(&c, e);
 	if (r < 0) {
 		config_done(&c);
 		return r;

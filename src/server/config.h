@@ -7,6 +7,8 @@
 struct config {
 	struct arena *arena; /* holds the strings */
 	const char *data, *listen, *template_cache, *network, *domain, *log_level;
+	const char *tls_cert, *tls_key; /* both or neither */
+	const char *admin_token_file;   /* NULL: /nodes and /admin are closed */
 	int64_t pool, max_sandboxes, max_timeout_s, disk_mb;
 	bool stop_sandboxes, help;
 };

@@ -55,20 +55,24 @@ static int take_lock(struct prepared *p, struct err *e)
 	return 0;
 }
 
-/* The server may pass through the data directory and own its state; the rest is the warden's. */
+/* The server may pass through the data directory and own its state and the volumes; the rest is the
+ * warden's. */
 static int make_dirs(const struct prepared *p, struct err *e)
 {
 	static const struct {
 		const char *name;
 		mode_t mode;
-	} dirs[] = { { "state", 0700 }, { "templates", 0755 }, { "images", 0700 },
-		{ "run", 0711 } };
+	} dirs[] = { { "state", 0700 }, { "templates", 0750 }, { "images", 0700 }, { "run", 0711 },
+		{ "volumes", 0700 } };
+	static const char *const own[] = { "state", "volumes" };
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
 		r = dir_make(p->data_fd, dirs[i].name, dirs[i].mode, e);
-	if (r >= 0 && fchownat(p->data_fd, "state", WARDEN_FIRST_UID, WARDEN_FIRST_UID, 0) < 0)
-		r = err_sys(e, -errno, "give the state directory to the server's user");
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(own); i++)
+		if (fchownat(p->data_fd, own[i], WARDEN_FIRST_UID, WARDEN_FIRST_UID, 0) < 0)
+			r = err_sys(e, -errno, "give the directory %s to the server's user",
+				own[i]);
 	return r;
 }
 
@@ -85,6 +89,23 @@ static int open_data(const struct config *config, struct prepared *p, struct err
 	if (r >= 0)
 		r = check_version(p->data_fd, e);
 	return r < 0 ? r : make_dirs(p, e);
+}
+
+/* A certificate is made for names: with TLS the URLs use the domain's, and `sandbox.` is the one
+ * that takes the E2b-Sandbox-* headers. */
+static void set_urls(const struct config *config, struct prepared *p, struct str host, int port)
+{
+	if (config->tls_cert && config->domain) {
+		(void)snprintf(p->url, sizeof p->url, "https://api.%s", p->domain);
+		(void)snprintf(p->sandbox_url, sizeof p->sandbox_url, "https://sandbox.%s",
+			p->domain);
+		return;
+	}
+	if (config->tls_cert)
+		(void)snprintf(p->url, sizeof p->url, "https://localhost:%d", port);
+	else
+		(void)snprintf(p->url, sizeof p->url, "http://%.*s:%d", STR_ARG(host), port);
+	memcpy(p->sandbox_url, p->url, sizeof p->sandbox_url);
 }
 
 /* Where clients find us, from the socket itself: the port may have been 0. */
@@ -106,11 +127,11 @@ static int learn_address(const struct config *config, struct prepared *p, struct
 	host.n -= host.n > 0;
 	if (host.n == 0 || str_is(host, "0.0.0.0") || str_is(host, "[::]") || str_is(host, "*"))
 		host = STR("127.0.0.1");
-	(void)snprintf(p->url, sizeof p->url, "http://%.*s:%d", STR_ARG(host), port);
 	if (config->domain)
 		(void)snprintf(p->domain, sizeof p->domain, "%s", config->domain);
 	else
 		(void)snprintf(p->domain, sizeof p->domain, "localhost:%d", port);
+	set_urls(config, p, host, port);
 	return 0;
 }
 
@@ -142,10 +163,11 @@ static int read_key(const struct prepared *p, char key[ACCESS_KEY_SIZE], struct 
 
 static int write_env(const struct prepared *p, struct err *e)
 {
-	char text[1024];
+	char text[2048];
 	int n = snprintf(text, sizeof text,
-		"E2B_API_KEY=%s\nE2B_API_URL=%s\nE2B_SANDBOX_URL=%s\nE2B_DOMAIN=%s\n", p->key,
-		p->url, p->url, p->domain);
+		"E2B_API_KEY=%s\nE2B_API_URL=%s\nE2B_SANDBOX_URL=%s\nE2B_VOLUME_API_URL=%s\n"
+		"E2B_DOMAIN=%s\n",
+		p->key, p->url, p->sandbox_url, p->url, p->domain);
 	int r = file_replace(p->data_fd, "env", str_make(text, (size_t)n), 0600, e);
 
 	explicit_bzero(text, sizeof text);
@@ -168,6 +190,27 @@ static int read_seed(struct prepared *p, struct err *e)
 	if (r >= 0)
 		memcpy(p->seed, text.p, SHA256_SIZE);
 	return r;
+}
+
+/* The operator's token: one line of a file that root alone need be able to read. */
+static int read_admin_token(const struct config *config, struct prepared *p, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(sizeof p->admin_token);
+	int r = config->admin_token_file ? file_read(AT_FDCWD, config->admin_token_file, &text, e)
+					 : 0;
+
+	while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == '\r'))
+		text.n--;
+	if (r >= 0 && config->admin_token_file &&
+		(text.n < 16 || text.n >= sizeof p->admin_token || !str_is_utf8(buf_str(&text))))
+		r = err_set(e, -EINVAL, "it must hold one line of 16 to %zu characters",
+			sizeof p->admin_token - 1);
+	if (r < 0)
+		return err_wrap(e, r, "--admin-token-file %s", config->admin_token_file);
+	(void)snprintf(p->admin_token, sizeof p->admin_token, "%.*s", STR_ARG(buf_str(&text)));
+	if (text.p)
+		explicit_bzero(text.p, text.n);
+	return 0;
 }
 
 /* Beside this executable in a build directory, or in ../libexec/atoll when installed. */
@@ -204,10 +247,12 @@ static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 	const char *const debug_argv[] = { "atoll-warden", "--data", config->data, "--templates",
 		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
 		"--disk-mb", disk, "--debug", NULL };
-	const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL };
+	char crash[128];
+	const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", crash, NULL };
 	bool debug = strcmp(config->log_level, "debug") == 0;
 	sigset_t none;
 
+	(void)snprintf(crash, sizeof crash, "%s=%s", CRASH_VARIABLE, getenv(CRASH_VARIABLE) ?: "");
 	(void)snprintf(uid, sizeof uid, "%u", (unsigned)WARDEN_FIRST_UID);
 	(void)snprintf(pool, sizeof pool, "%" PRId64, config->pool);
 	(void)snprintf(disk, sizeof disk, "%" PRId64, config->disk_mb);
@@ -242,6 +287,15 @@ static int spawn_warden(const struct config *config, struct prepared *p, struct 
 	return p->warden_pid < 0 ? err_sys(e, -errno, "start the warden") : 0;
 }
 
+/* A template's tree holds setuid programs of its own making: nobody on this host but the server may
+ * pass, or they would run here with the host's root. */
+static int close_to_others(const char *path, struct err *e)
+{
+	if (chown(path, 0, WARDEN_FIRST_UID) < 0 || chmod(path, 0750) < 0)
+		return err_sys(e, -errno, "close %s to others", path);
+	return 0;
+}
+
 static int find_templates(const struct config *config, struct prepared *p, struct err *e)
 {
 	char path[4096];
@@ -249,12 +303,14 @@ static int find_templates(const struct config *config, struct prepared *p, struc
 
 	if (config->template_cache) {
 		(void)snprintf(path, sizeof path, "%s", config->template_cache);
-		r = dir_make(AT_FDCWD, path, 0755, e);
+		r = dir_make(AT_FDCWD, path, 0750, e);
 	} else {
 		(void)snprintf(path, sizeof path, "%s/templates", config->data);
 	}
 	if (r >= 0 && !realpath(path, p->templates))
 		r = err_sys(e, -errno, "open %s", path);
+	if (r >= 0)
+		r = close_to_others(p->templates, e);
 	return r < 0 ? r : template_make_base(p->templates, e);
 }
 
@@ -287,6 +343,8 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 	if (r >= 0)
 		r = read_seed(&p, e);
 	if (r >= 0)
+		r = read_admin_token(config, &p, e);
+	if (r >= 0)
 		r = spawn_warden(config, &p, e);
 	if (r < 0) {
 		prepared_done(&p);
@@ -299,6 +357,7 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 void prepared_done(struct prepared *p)
 {
 	explicit_bzero(p->key, sizeof p->key);
+	explicit_bzero(p->admin_token, sizeof p->admin_token);
 	close_fdp(&p->listen_fd);
 	close_fdp(&p->warden_fd); /* its end of file is the warden's signal to leave */
 	if (p->warden_pid > 0)

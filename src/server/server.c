@@ -7,17 +7,25 @@
 #include "loop/loop.h"
 #include "runtime/runtime.h"
 #include "sandbox/sandbox.h"
+#include "secret/secret.h"
 #include "server/config.h"
 #include "server/prepare.h"
 #include "server/proof.h"
+#include "server/renew.h"
 #include "store/store.h"
 #include "template/template.h"
+#include "tls/tls.h"
+#include "volume/volume.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 enum {
-	STOP_MS = 3000
-}; /* how long open exchanges may take to finish */
+	STOP_MS = 3000,  /* how long open exchanges may take to finish */
+	DRAIN_MS = 1000, /* and what is left of their replies, to get through TLS */
+	USE_MS = 60000,  /* how long the last use of a key may be only in memory */
+	NODE_ID_SIZE = 9,
+};
 
 struct server {
 	struct config config;
@@ -26,11 +34,17 @@ struct server {
 	struct store *store;
 	struct access_book *access;
 	struct template_book *templates;
+	struct secret_book *secrets;
+	struct volume_book *volumes;
+	int volumes_fd;
+	char node_id[NODE_ID_SIZE];
 	struct runtime *runtime;
 	struct sandbox_book *sandboxes;
 	struct api *api;
 	struct edge *edge;
 	struct http_server *http;
+	struct renew *renew; /* NULL: no TLS, as the next */
+	struct tls_server *tls;
 	bool stopping, on_terminal;
 	int exit_code;
 };
@@ -54,7 +68,7 @@ static void sandboxes_stopped(void *arg, int r, const struct err *e)
 	loop_stop(s->loop);
 }
 
-static void http_stopped(void *arg, int r, const struct err *e)
+static void replies_sent(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
 
@@ -66,12 +80,24 @@ static void http_stopped(void *arg, int r, const struct err *e)
 		loop_stop(s->loop);
 }
 
+static void http_stopped(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (s->tls)
+		tls_server_drain(s->tls, loop_now_ms(s->loop) + DRAIN_MS, replies_sent, s);
+	else
+		replies_sent(s, r, e);
+}
+
 static void begin_stop(struct server *s, int exit_code)
 {
 	if (s->stopping)
 		return;
 	s->stopping = true;
 	s->exit_code = exit_code;
+	if (s->tls)
+		tls_server_close(s->tls);
 	if (s->http)
 		http_server_stop(s->http, loop_now_ms(s->loop) + STOP_MS, http_stopped, s);
 	else
@@ -111,9 +137,19 @@ static void greet(struct server *s)
 	       "    E2B_API_KEY=%s\n    E2B_API_URL=%s\n    E2B_SANDBOX_URL=%s\n    "
 	       "E2B_DOMAIN=%s\n\n"
 	       "These stand in %s/env:  set -a; . %s/env; set +a\n",
-		p->url, p->key, p->url, p->url, p->domain, s->config.data, s->config.data);
+		p->url, p->key, p->url, p->sandbox_url, p->domain, s->config.data, s->config.data);
 	(void)fflush(stdout);
 	proof_run(s->loop, s->sandboxes, access_first_team(s->access), proved, s);
+}
+
+static int listen_on(struct server *s, struct err *e)
+{
+	int fd = TAKE_FD(s->prepared.listen_fd);
+
+	if (!s->renew)
+		return http_server_take_listener(s->http, fd, e);
+	s->tls = tls_server_new(s->loop, s->http, renew_identity(s->renew), NULL);
+	return tls_server_take_listener(s->tls, fd, e);
 }
 
 static void reconciled(void *arg, int r, const struct err *e)
@@ -133,7 +169,7 @@ static void reconciled(void *arg, int r, const struct err *e)
 		return;
 	}
 	s->http = http_server_new(s->loop, &limits, on_request, s);
-	if (http_server_take_listener(s->http, TAKE_FD(s->prepared.listen_fd), &own) < 0) {
+	if (listen_on(s, &own) < 0) {
 		fail_start(s, &own);
 		return;
 	}
@@ -142,6 +178,25 @@ static void reconciled(void *arg, int r, const struct err *e)
 	if (s->on_terminal)
 		greet(s);
 	explicit_bzero(s->prepared.key, sizeof s->prepared.key);
+}
+
+static int open_volumes(struct server *s, struct err *e)
+{
+	struct volume_book_config config = { .loop = s->loop,
+		.store = s->store,
+		.dir_fd = TAKE_FD(s->volumes_fd) };
+
+	memcpy(config.seed, s->prepared.seed, sizeof config.seed);
+	return volume_book_new(&config, &s->volumes, e);
+}
+
+/* The same for this data directory for ever, and nothing that says where it is. */
+static void name_node(struct server *s)
+{
+	uint8_t mac[SHA256_SIZE];
+
+	hmac_sha256(s->prepared.seed, STR("node"), mac);
+	hex_encode(mac, (NODE_ID_SIZE - 1) / 2, s->node_id);
 }
 
 static int open_books(struct server *s, struct err *e)
@@ -153,6 +208,10 @@ static int open_books(struct server *s, struct err *e)
 		r = access_book_new(s->store, &s->access, e);
 	if (r >= 0)
 		r = access_ensure_key(s->access, s->prepared.key, e);
+	if (r >= 0)
+		r = template_load_tags(s->templates, s->store, e);
+	if (r >= 0)
+		r = open_volumes(s, e);
 	if (r < 0)
 		return err_wrap(e, r, "data directory %s", s->config.data);
 	books = (struct sandbox_book_config){
@@ -162,6 +221,8 @@ static int open_books(struct server *s, struct err *e)
 		.templates = s->templates,
 		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
 	};
+	access_keep_use(s->access, s->loop, USE_MS);
+	s->secrets = secret_book_new(s->loop, s->store, s->prepared.seed);
 	memcpy(books.seed, s->prepared.seed, sizeof books.seed);
 	s->sandboxes = sandbox_book_new(&books);
 	return 0;
@@ -178,21 +239,33 @@ static int open_paths(struct server *s, struct err *e)
 		r = runtime_local_new(s->loop, &local, &s->runtime, e);
 	if (r >= 0)
 		r = template_book_new(s->prepared.templates, &s->templates, e);
-	return r;
+	if (r < 0)
+		return r;
+	s->volumes_fd = openat(s->prepared.data_fd, "volumes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return s->volumes_fd < 0 ? err_sys(e, -errno, "open the volumes directory") : 0;
 }
 
 static int wire(struct server *s, struct err *e)
 {
-	struct api_config api = { .domain = s->prepared.domain };
+	struct api_config api = { .domain = s->prepared.domain,
+		.max_timeout_s = s->config.max_timeout_s };
 	int r = open_books(s, e);
 
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGTERM, on_stop_signal, s, e);
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGINT, on_stop_signal, s, e);
+	if (r >= 0 && s->renew)
+		r = renew_on_signal(s->renew, s->loop, e);
 	if (r < 0)
 		return r;
+	name_node(s);
+	api.node_id = s->node_id;
+	api.admin_token = s->prepared.admin_token[0] ? s->prepared.admin_token : NULL;
+	api.store = s->store;
 	api.access = s->access;
+	api.secrets = s->secrets;
+	api.volumes = s->volumes;
 	api.sandboxes = s->sandboxes;
 	api.templates = s->templates;
 	s->api = api_new(&api);
@@ -203,10 +276,15 @@ static int wire(struct server *s, struct err *e)
 /* Backwards: who uses goes before what it uses. */
 static void server_done(struct server *s)
 {
+	s->tls = tls_server_free(s->tls);
 	s->http = http_server_free(s->http);
+	s->renew = renew_free(s->renew);
 	s->edge = edge_free(s->edge);
 	s->api = api_free(s->api);
 	s->sandboxes = sandbox_book_free(s->sandboxes);
+	s->volumes = volume_book_free(s->volumes);
+	close_fdp(&s->volumes_fd);
+	s->secrets = secret_book_free(s->secrets);
 	s->templates = template_book_free(s->templates);
 	s->access = access_book_free(s->access);
 	s->runtime = runtime_free(s->runtime);
@@ -229,10 +307,24 @@ static enum log_level level_of(const char *name)
 	return LOG_LEVEL_INFO;
 }
 
+/* A connection over TLS that is passed to a sandbox takes four descriptors. The warden has been
+ * started before: what runs in sandboxes keeps the usual limit. */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
 static int serve(struct server *s, struct err *e)
 {
-	int r = prepare(&s->config, &s->prepared, e);
+	int r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
 
+	if (r >= 0)
+		r = prepare(&s->config, &s->prepared, e);
 	if (r >= 0)
 		r = open_paths(s, e);
 	if (r >= 0)
@@ -241,13 +333,14 @@ static int serve(struct server *s, struct err *e)
 		r = wire(s, e);
 	if (r < 0)
 		return r;
+	raise_file_limit();
 	sandbox_reconcile(s->sandboxes, reconciled, s);
 	return loop_run(s->loop, e);
 }
 
 int server_main(int argc, char **argv)
 {
-	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF } };
+	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF }, .volumes_fd = -EBADF };
 	struct err e = { 0 };
 	int r = config_read(argc, argv, environ, &s.config, &e);
 
@@ -261,6 +354,7 @@ int server_main(int argc, char **argv)
 		return 0;
 	}
 	log_init(level_of(s.config.log_level), STDERR_FILENO);
+	crash_arm(getenv(CRASH_VARIABLE));
 	s.on_terminal = isatty(STDOUT_FILENO);
 	r = serve(&s, &e);
 	if (r < 0) {

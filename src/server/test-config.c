@@ -43,6 +43,18 @@ TEST(flags_win_over_variables_over_the_file_over_defaults)
 	(void)unlink(path);
 }
 
+TEST(certificate_and_key_may_come_from_different_places)
+{
+	char *env[] = { (char[]){ "ATOLL_TLS_KEY=/k" }, NULL };
+	struct err e = { 0 };
+	struct config c;
+
+	ASSERT_EQ(read_words("serve --tls-cert /c", env, &c, &e), 0);
+	ASSERT_STR(c.tls_cert, "/c");
+	ASSERT_STR(c.tls_key, "/k");
+	config_done(&c);
+}
+
 TEST(mistakes_are_named)
 {
 	static const struct {
@@ -56,6 +68,8 @@ TEST(mistakes_are_named)
 		{ "serve --config /nonexistent", "/nonexistent" },
 		{ "serve extra", "unknown option 'extra'" },
 		{ "serve --max_timeout 3", "unknown option" },
+		{ "serve --tls-cert c", "--tls-cert is given without --tls-key" },
+		{ "serve --tls-key k", "--tls-key is given without --tls-cert" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -1,13 +1,10 @@
-#include "template/template.h"
+#include "template/template-internal.h"
+
 #include "json/json.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <sys/stat.h>
-
-struct template_book {
-	int dir_fd;
-};
 
 struct template_toml {
 	struct json_int cpu, memory_mb, disk_mb, max_pids;
@@ -31,6 +28,7 @@ int template_book_new(const char *dir, struct template_book **ret, struct err *e
 {
 	CLEANUP(template_book_freep) struct template_book *book = XNEW(struct template_book);
 
+	list_init(&book->tags);
 	book->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (book->dir_fd < 0)
 		return err_sys(e, -errno, "open the templates directory %s", dir);
@@ -43,6 +41,7 @@ struct template_book *template_book_free(struct template_book *book)
 	if (!book)
 		return NULL;
 	close_fdp(&book->dir_fd);
+	tags_free(book);
 	free(book);
 	return NULL;
 }
@@ -170,7 +169,7 @@ int template_find(struct template_book *book, struct str wanted, struct template
 	}
 	if (r < 0)
 		return r;
-	if (tag.n && !str_is(tag, "default"))
+	if (tag.n && !tag_is_known(book, ret->id, tag))
 		return err_set(e, -ENOENT, "tag '%.*s' does not exist for template '%s'",
 			STR_ARG(tag), folded);
 	return 0;
@@ -196,4 +195,14 @@ int template_each(struct template_book *book, int (*fn)(void *arg, const struct 
 	}
 	free(names);
 	return r;
+}
+
+void template_build_id(const struct template *t, char out[UUID_SIZE])
+{
+	uint8_t digest[SHA256_SIZE];
+	char text[64];
+	int n = snprintf(text, sizeof text, "%s %" PRId64, t->id, t->made_us);
+
+	sha256(text, (size_t)n, digest);
+	uuid_format(digest, out);
 }

@@ -79,3 +79,96 @@ TEST(what_is_wrong_is_said)
 	}
 	(void)dir_remove_tree(AT_FDCWD, dir, &e);
 }
+
+struct tagging { /* a book with one template, and a store for its tags */
+	char dir[40], url[64];
+	struct loop *loop;
+	struct store *store;
+	struct template_book *book;
+	int r;
+};
+
+static int tagging_open(struct tagging *s, struct err *e)
+{
+	int r;
+
+	(void)snprintf(s->dir, sizeof s->dir, "/tmp/atoll-template-XXXXXX");
+	if (!mkdtemp(s->dir))
+		return -errno;
+	put(s->dir, "base", NULL);
+	(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+	r = loop_new(&s->loop, e);
+	if (r >= 0)
+		r = store_open(s->loop, s->url, &s->store, e);
+	if (r >= 0)
+		r = template_book_new(s->dir, &s->book, e);
+	return r < 0 ? r : template_load_tags(s->book, s->store, e);
+}
+
+static void tagging_done(struct tagging *s)
+{
+	struct err e;
+
+	s->book = template_book_free(s->book);
+	s->store = store_free(s->store);
+	s->loop = loop_free(s->loop);
+	(void)dir_remove_tree(AT_FDCWD, s->dir, &e);
+}
+
+static void stop_loop(void *arg, int r, const struct err *e)
+{
+	struct tagging *t = arg;
+
+	(void)e;
+	t->r = r;
+	loop_stop(t->loop);
+}
+
+static void join_tag(void *arg, const char *tag, int64_t created_us)
+{
+	struct buf *out = arg;
+
+	(void)created_us;
+	(void)buf_printf(out, "%s ", tag);
+}
+
+TEST(tags_are_further_names_and_outlive_the_book)
+{
+	static const struct str two[] = { { "v1", 2 }, { "latest.2", 8 } };
+	static const struct str bad[] = { { "v1", 2 }, { "nope", 4 } };
+	CLEANUP(tagging_done) struct tagging s = { 0 };
+	CLEANUP(buf_done) struct buf names = BUF_INIT(256);
+	struct template t = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(tagging_open(&s, &e), 0);
+	ASSERT_EQ(template_find(s.book, STR("base"), &t, &e), 0);
+	template_add_tags(s.book, t.id, two, 2, "test", stop_loop, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	template_remove_tags(s.book, t.id, bad, 2, "test", stop_loop, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	ASSERT_EQ(template_find(s.book, STR("base:v1"), &t, &e), 0);
+
+	ASSERT_EQ(template_load_tags(s.book, s.store, &e), 0);
+	template_each_tag(s.book, &t, join_tag, &names);
+	ASSERT_BYTES(buf_str(&names), "default latest.2 v1 ");
+	template_remove_tags(s.book, t.id, two, 1, "test", stop_loop, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT_EQ(template_find(s.book, STR("base:v1"), &t, &e), -ENOENT);
+	ASSERT_EQ(template_find(s.book, STR("base:latest.2"), &t, &e), 0);
+}
+
+TEST(a_tag_has_legal_characters_and_is_no_uuid)
+{
+	static const struct {
+		const char *tag;
+		bool ok;
+	} cases[] = { { "v1.0-rc_2", true }, { "", false }, { "V1", false }, { "a b", false },
+		{ "a:b", false }, { "5e6a4c1e-1b2c-4d3e-8f4a-5b6c7d8e9f0a", false } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		ASSERT_EQ(template_tag_ok(str_of(cases[i].tag)), cases[i].ok);
+}

@@ -8,7 +8,8 @@ enum {
 	CPU_PERIOD_US = 100000,
 };
 
-static const char *const controller_names[CGROUP_CONTROLLERS] = { "memory", "cpu", "pids" };
+static const char *const controller_names[CGROUP_CONTROLLERS] = { "memory", "cpu", "pids",
+	"freezer" };
 
 static void close_stream(FILE **file)
 {
@@ -21,7 +22,7 @@ static bool has_all(const struct buf *list)
 {
 	int found = 0;
 
-	for (size_t i = 0; i < CGROUP_CONTROLLERS; i++) {
+	for (size_t i = 0; i < CGROUP_LIMITS; i++) {
 		struct str rest = buf_str(list), word;
 
 		while (str_split(&rest, ' ', &word)) {
@@ -30,7 +31,7 @@ static bool has_all(const struct buf *list)
 			found += str_is(word, controller_names[i]);
 		}
 	}
-	return found == CGROUP_CONTROLLERS;
+	return found == CGROUP_LIMITS;
 }
 
 static bool unified_has_all(const char *root)
@@ -128,7 +129,10 @@ int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 	cg->unified_limits = unified[0] && unified_has_all(unified);
 	if (unified[0])
 		r = open_instance(unified, instance, cg->unified_limits, &cg->unified_fd, e);
-	for (size_t i = 0; r >= 0 && !cg->unified_limits && i < CGROUP_CONTROLLERS; i++) {
+	else if (cg->roots[CGROUP_FREEZER][0])
+		r = open_instance(cg->roots[CGROUP_FREEZER], instance, false,
+			&cg->legacy_fd[CGROUP_FREEZER], e);
+	for (size_t i = 0; r >= 0 && !cg->unified_limits && i < CGROUP_LIMITS; i++) {
 		if (!cg->roots[i][0])
 			r = err_set(e, -ENODEV,
 				"this host has no '%s' cgroup controller: mount cgroup2 on "
@@ -280,23 +284,36 @@ bool cgroup_kill(const struct cgroups *cg, const char *key)
 	       write_value(cg->unified_fd, key, "cgroup.kill", "1", NULL) >= 0;
 }
 
-int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)
+/* A line `counter N` of a file of the memory controller; 0 where there is none. */
+static int64_t memory_counter(const struct cgroups *cg, const char *key, const char *file,
+	struct str counter)
 {
-	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
-	struct str rest, line;
+	CLEANUP(buf_done) struct buf text = BUF_INIT(16384);
+	struct str rest, line, word;
 	int64_t count = 0;
 	char name[96];
 	int fd = cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_MEMORY];
 
-	(void)snprintf(name, sizeof name, "%s/%s", key,
-		cg->unified_limits ? "memory.events" : "memory.oom_control");
+	(void)snprintf(name, sizeof name, "%s/%s", key, file);
 	if (file_read(fd, name, &text, NULL) < 0)
 		return 0;
 	rest = buf_str(&text);
 	while (str_split(&rest, '\n', &line))
-		if (str_has_prefix(line, STR("oom_kill ")))
-			(void)str_to_int(str_from(line, strlen("oom_kill ")), 0, INT64_MAX, &count);
+		if (str_split(&line, ' ', &word) && str_eq(word, counter))
+			(void)str_to_int(line, 0, INT64_MAX, &count);
 	return count;
+}
+
+int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)
+{
+	return memory_counter(cg, key, cg->unified_limits ? "memory.events" : "memory.oom_control",
+		STR("oom_kill"));
+}
+
+int64_t cgroup_dirty_bytes(const struct cgroups *cg, const char *key)
+{
+	return memory_counter(cg, key, "memory.stat",
+		cg->unified_limits ? STR("file_dirty") : STR("dirty"));
 }
 
 int cgroup_remove(const struct cgroups *cg, const char *key)

@@ -9,6 +9,8 @@ enum cgroup_controller {
 	CGROUP_MEMORY,
 	CGROUP_CPU,
 	CGROUP_PIDS,
+	CGROUP_LIMITS,
+	CGROUP_FREEZER = CGROUP_LIMITS, /* only where there is no unified hierarchy */
 	CGROUP_CONTROLLERS
 };
 
@@ -24,9 +26,9 @@ struct cgroups {
 	int legacy_fd[CGROUP_CONTROLLERS]; /* atoll/INSTANCE in the old hierarchies, or -EBADF */
 	char roots[CGROUP_CONTROLLERS + 1][256]; /* mount points, for removing at the end */
 };
-#define CGROUPS_INIT                                                          \
-	{                                                                     \
-		.unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF } \
+#define CGROUPS_INIT                                                                   \
+	{                                                                              \
+		.unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF, -EBADF }, \
 	}
 
 /* Finds the hierarchies and makes atoll/INSTANCE in them. */
@@ -49,6 +51,8 @@ int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits 
 bool cgroup_kill(const struct cgroups *cg, const char *key);
 /* How often the kernel killed in it because memory ran out. */
 int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key);
+/* What it has written to files and the kernel has not put on disk yet. */
+int64_t cgroup_dirty_bytes(const struct cgroups *cg, const char *key);
 /* 0 when none of its directories is left, -EBUSY while the kernel still holds one. */
 int cgroup_remove(const struct cgroups *cg, const char *key);
 /* Whether the process is in atoll/INSTANCE/KEY. */

@@ -53,19 +53,15 @@ static void flush(struct warden *w)
 	loop_io_set(&w->control, EPOLLIN);
 }
 
-void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const char *id,
-	const struct err *why, const int *fds, int n_fds)
+static void enqueue(struct warden *w, const struct warden_reply *message, const int *fds, int n_fds)
 {
 	struct reply *reply;
 
 	if (!w->control.loop)
 		return;
 	reply = XNEW(struct reply);
-	reply->message = (struct warden_reply){ .version = WARDEN_VERSION,
-		.kind = kind,
-		.tag = tag,
-		.e = *why };
-	(void)snprintf(reply->message.id, sizeof reply->message.id, "%s", id);
+	reply->message = *message;
+	reply->message.version = WARDEN_VERSION;
 	/* The caller's descriptors are the caller's; an answer may have to wait. */
 	for (int i = 0; i < n_fds; i++) {
 		int fd = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
@@ -75,6 +71,23 @@ void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const 
 	}
 	list_append(&w->replies, &reply->node);
 	flush(w);
+}
+
+void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const char *id,
+	const struct err *why, const int *fds, int n_fds)
+{
+	struct warden_reply message = { .kind = kind, .tag = tag, .e = *why };
+
+	(void)snprintf(message.id, sizeof message.id, "%s", id);
+	enqueue(w, &message, fds, n_fds);
+}
+
+void control_list(struct warden *w, uint64_t tag, const char *id, bool is_frozen)
+{
+	struct warden_reply message = { .kind = WARDEN_LISTED, .tag = tag, .is_frozen = is_frozen };
+
+	(void)snprintf(message.id, sizeof message.id, "%s", id);
+	enqueue(w, &message, NULL, 0);
 }
 
 static void dispatch(struct warden *w, const struct warden_request *q, int fd)
@@ -91,6 +104,17 @@ static void dispatch(struct warden *w, const struct warden_request *q, int fd)
 		break;
 	case WARDEN_LIST:
 		sandbox_list(w, q);
+		break;
+	case WARDEN_FREEZE:
+	case WARDEN_THAW:
+	case WARDEN_SAVE:
+		sandbox_still(w, q);
+		break;
+	case WARDEN_DISCARD:
+		image_discard(w, q);
+		break;
+	case WARDEN_IMAGES:
+		image_list(w, q);
 		break;
 	}
 }

@@ -1,5 +1,7 @@
 #include "warden/disk.h"
+#include "warden/copy.h"
 #include "warden/loopdev.h"
+#include "warden/pool.h"
 #include "warden/run.h"
 
 #include <dirent.h>
@@ -7,11 +9,17 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 enum {
 	MIB = 1 << 20,
+	RESERVE_MIB = 128, /* a full disk below the pool would end every sandbox in it */
+	SHUTDOWN_WITHOUT_FLUSH = 2,
 	SEED_VERSION = 2, /* part of a blank's name: raise it when what mkfs is told changes */
 };
+
+/* The kernel's own name for it is in no header for programs. */
+#define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
 
 #define IMAGE_SUFFIX ".ext4"
 #define DIR_SUFFIX ".dir"
@@ -127,80 +135,92 @@ static int open_blank(const struct disk *disk, uint64_t bytes, struct err *e)
 	return fd < 0 ? err_sys(e, -errno, "open %s", name) : fd;
 }
 
-static int copy_range(int from, int to, off_t at, off_t end)
+static bool ends_in(struct str s, struct str suffix, struct str *ret_stem)
 {
-	while (at < end) {
-		off_t in = at, out = at;
-		ssize_t n = copy_file_range(from, &in, to, &out, (size_t)(end - at), 0);
-
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EIO;
-		at += n;
-	}
-	return 0;
+	if (s.n <= suffix.n || !str_eq(str_from(s, s.n - suffix.n), suffix))
+		return false;
+	*ret_stem = (struct str){ s.p, s.n - suffix.n };
+	return true;
 }
 
-/* By reference where the file system can, else only what is not a hole. */
-static int copy_sparse(int from, int to, struct err *e)
+static bool is_dir(const struct image *image)
 {
-	struct stat st;
-	off_t at = 0;
+	struct str stem;
 
-	if (ioctl(to, FICLONE, from) == 0)
-		return 0;
-	if (fstat(from, &st) < 0 || ftruncate(to, st.st_size) < 0)
-		return err_sys(e, -errno, "size the image");
-	for (;;) {
-		off_t end;
-		int r;
-
-		at = lseek(from, at, SEEK_DATA);
-		if (at < 0)
-			return errno == ENXIO ? 0 : err_sys(e, -errno, "read the blank image");
-		end = lseek(from, at, SEEK_HOLE);
-		if (end < 0)
-			return err_sys(e, -errno, "read the blank image");
-		r = copy_range(from, to, at, end);
-		if (r < 0)
-			return err_sys(e, r, "copy the blank image");
-		at = end;
-	}
+	return ends_in(str_of(image->name), STR(DIR_SUFFIX), &stem);
 }
 
-static bool uses_images(const struct disk *disk)
+bool disk_has_images(const struct disk *disk)
 {
 	return disk->control_fd >= 0;
 }
 
-static void name_image(const char *key, bool file, struct image *ret)
+static void name_image(int dir_fd, const char *key, bool file, struct image *ret)
 {
 	*ret = (struct image)IMAGE_INIT;
+	ret->dir_fd = dir_fd;
 	(void)snprintf(ret->name, sizeof ret->name, "%s%s", key, file ? IMAGE_SUFFIX : DIR_SUFFIX);
+}
+
+static bool has_image(const struct image *image)
+{
+	return faccessat(image->dir_fd, image->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 void disk_find(const struct disk *disk, const char *key, struct image *ret)
 {
-	name_image(key, false, ret);
-	if (faccessat(disk->dir_fd, ret->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		name_image(key, true, ret);
+	name_image(disk->host_fd, key, false, ret);
+	if (has_image(ret))
+		return;
+	name_image(disk->host_fd, key, true, ret);
+	if (!has_image(ret))
+		name_image(disk->dir_fd, key, true, ret);
+}
+
+int disk_check_room(const struct disk *disk, struct err *e)
+{
+	const int fds[] = { disk->host_fd, disk->dir_fd };
+
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+		struct statvfs st;
+		uint64_t mib;
+
+		if (fstatvfs(fds[i], &st) < 0)
+			return err_sys(e, -errno, "look at the data directory's file system");
+		mib = (uint64_t)st.f_bavail * st.f_frsize / MIB;
+		if (mib < RESERVE_MIB)
+			return err_set(e, -ENOSPC,
+				"the data directory's file system has only %" PRIu64
+				" MiB left, %d are needed",
+				mib, RESERVE_MIB);
+	}
+	return 0;
+}
+
+int disk_begin(struct disk *disk, const char *key, struct image *ret, struct err *e)
+{
+	int r = disk_check_room(disk, e), fd;
+
+	if (r < 0)
+		return r;
+	name_image(disk->dir_fd, key, true, ret);
+	fd = openat(ret->dir_fd, ret->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return fd < 0 ? err_sys(e, -errno, "create %s", ret->name) : fd;
 }
 
 int disk_copy(struct disk *disk, const char *key, uint64_t bytes, struct image *ret, struct err *e)
 {
 	cleanup_close int from = -EBADF, to = -EBADF;
 
-	name_image(key, uses_images(disk), ret);
-	if (!uses_images(disk))
+	if (!disk_has_images(disk)) {
+		name_image(disk->dir_fd, key, false, ret);
 		return make_layer(disk, ret->name, NULL, e);
+	}
 	from = open_blank(disk, bytes, e);
 	if (from < 0)
 		return from;
-	to = openat(disk->dir_fd, ret->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (to < 0)
-		return err_sys(e, -errno, "create %s", ret->name);
-	return copy_sparse(from, to, e);
+	to = disk_begin(disk, key, ret, e);
+	return to < 0 ? to : copy_image(from, to, e);
 }
 
 static int mount_ext4(int loop, int *ret, struct err *e)
@@ -227,40 +247,101 @@ static int mount_ext4(int loop, int *ret, struct err *e)
 
 int disk_prepare(struct disk *disk, uint64_t bytes, struct err *e)
 {
-	cleanup_close int fd = uses_images(disk) ? open_blank(disk, bytes, e) : -EBADF;
+	cleanup_close int fd = disk_has_images(disk) ? open_blank(disk, bytes, e) : -EBADF;
 
-	return uses_images(disk) && fd < 0 ? fd : 0;
+	return disk_has_images(disk) && fd < 0 ? fd : 0;
+}
+
+static int open_image(const struct image *image, struct err *e)
+{
+	int fd = openat(image->dir_fd, image->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, -errno, "open %s", image->name) : fd;
 }
 
 int disk_attach(struct disk *disk, struct image *image, struct err *e)
 {
 	cleanup_close int file = -EBADF;
+	int r;
 
-	if (!uses_images(disk))
+	if (!disk_has_images(disk))
 		return 0;
-	file = openat(disk->dir_fd, image->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	file = open_image(image, e);
 	if (file < 0)
-		return err_sys(e, -errno, "open %s", image->name);
-	return loopdev_attach(disk->control_fd, file, image->name, &disk->no_direct_io,
+		return file;
+	r = loopdev_attach(disk->control_fd, file, image->name, &disk->no_direct_io,
 		&image->device_fd, &image->loop, e);
+	/* What mounting will read is together at the front: in one piece, and meanwhile. */
+	if (r >= 0)
+		(void)posix_fadvise(image->device_fd, 0, MIB, POSIX_FADV_WILLNEED);
+	return r;
 }
 
 int disk_mount(struct disk *disk, struct image *image, struct err *e)
 {
 	int r;
 
-	if (uses_images(disk)) {
+	if (disk_has_images(disk)) {
 		r = mount_ext4(image->loop, &image->mount_fd, e);
 		/* The device clears itself with its last user: the mount, from now on. */
 		close_fdp(&image->device_fd);
 		image->device_fd = -EBADF;
 		return r;
 	}
-	r = open_tree(disk->dir_fd, image->name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	r = open_tree(image->dir_fd, image->name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (r < 0)
 		return err_sys(e, -errno, "clone %s", image->name);
 	image->mount_fd = r;
 	return 0;
+}
+
+/* Overlay marks a volatile layer, so that it is not trusted after a crash. A copy was made when all
+ * of it had been written: it may be. */
+int disk_renew(const struct image *image, struct err *e)
+{
+	cleanup_close int work =
+		openat(image->mount_fd, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (work < 0)
+		return err_sys(e, -errno, "open work of the layer");
+	return dir_remove_tree(work, "work", e);
+}
+
+int disk_open_layer(const struct disk *disk, const struct image *image, int *ret_file,
+	struct err *e)
+{
+	cleanup_close int file = -EBADF, device = -EBADF, mount_fd = -EBADF;
+	int fd, r;
+
+	if (!disk_has_images(disk) || is_dir(image) || image->loop < 0)
+		return err_set(e, -EOPNOTSUPP,
+			"the sandbox's disk is a plain directory, since this host had no loop "
+			"devices");
+	file = open_image(image, e);
+	if (file < 0)
+		return file;
+	device = loopdev_reopen(image->loop, file);
+	if (device < 0)
+		return err_sys(e, device, "find the device of %s", image->name);
+	/* The device is mounted already: this is another mount of the same file system. */
+	r = mount_ext4(image->loop, &mount_fd, e);
+	if (r < 0)
+		return r;
+	fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, -errno, "open the layer");
+	*ret_file = TAKE_FD(file);
+	return fd;
+}
+
+void disk_abandon(const struct disk *disk, const struct image *image)
+{
+	cleanup_close int file = -EBADF;
+	cleanup_close int layer = disk_open_layer(disk, image, &file, NULL);
+	uint32_t flags = SHUTDOWN_WITHOUT_FLUSH;
+
+	if (layer >= 0)
+		(void)ioctl(layer, EXT4_SHUTDOWN, &flags);
 }
 
 void disk_let_go(struct image *image)
@@ -270,41 +351,26 @@ void disk_let_go(struct image *image)
 	image->device_fd = image->mount_fd = -EBADF;
 }
 
-static bool ends_in(struct str s, struct str suffix, struct str *ret_stem)
-{
-	if (s.n <= suffix.n || !str_eq(str_from(s, s.n - suffix.n), suffix))
-		return false;
-	*ret_stem = (struct str){ s.p, s.n - suffix.n };
-	return true;
-}
-
-static bool is_dir(const struct image *image)
-{
-	struct str stem;
-
-	return ends_in(str_of(image->name), STR(DIR_SUFFIX), &stem);
-}
-
-void disk_unlink(const struct disk *disk, const struct image *image)
+void disk_unlink(const struct image *image)
 {
 	if (image->name[0] && !is_dir(image))
-		(void)unlinkat(disk->dir_fd, image->name, 0);
+		(void)unlinkat(image->dir_fd, image->name, 0);
 }
 
-int disk_remove(const struct disk *disk, struct image *image)
+int disk_remove(struct image *image)
 {
 	disk_let_go(image);
 	if (!image->name[0])
 		return 0;
 	if (is_dir(image))
-		return dir_remove_tree(disk->dir_fd, image->name, NULL) < 0 ? -EBUSY : 0;
-	disk_unlink(disk, image);
+		return dir_remove_tree(image->dir_fd, image->name, NULL) < 0 ? -EBUSY : 0;
+	disk_unlink(image);
 	return image->loop >= 0 && loopdev_is_attached(image->loop, image->name) ? -EBUSY : 0;
 }
 
-void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), void *arg)
+static void each_in(int dir_fd, void (*fn)(void *arg, const char *key), void *arg)
 {
-	int fd = openat(disk->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
@@ -321,6 +387,13 @@ void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), 
 	}
 	if (dir)
 		(void)closedir(dir);
+}
+
+void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), void *arg)
+{
+	each_in(disk->host_fd, fn, arg);
+	if (disk->dir_fd != disk->host_fd)
+		each_in(disk->dir_fd, fn, arg);
 }
 
 /* Blanks made for another resolv.conf, or by another version. */
@@ -349,20 +422,51 @@ void disk_set_resolvers(struct disk *disk, const struct resolvers *resolvers)
 	remove_old_blanks(disk);
 }
 
-int disk_open(struct disk *disk, int take_dir_fd, bool plain, const struct resolvers *resolvers,
-	struct err *e)
+/* Images by reference if there is any way. A pool that is there and cannot be used is no reason to
+ * go on without it: it may hold what somebody saved. */
+static int choose_dir(struct disk *disk, bool no_pool, struct err *e)
 {
-	disk->dir_fd = take_dir_fd;
-	disk->control_fd = plain ? -EBADF : loopdev_open();
-	disk_set_resolvers(disk, resolvers);
-	if (uses_images(disk) && !run_finds("mkfs.ext4"))
-		return err_set(e, -ENOENT, "this host has no mkfs.ext4: install e2fsprogs");
+	bool has_pool = pool_exists(disk->host_fd);
+	int fd, r;
+
+	if (!disk_has_images(disk) || (!has_pool && copy_is_cheap_in(disk->host_fd)))
+		return 0;
+	if (!has_pool && no_pool) {
+		(void)err_set(&disk->slow, -ENODEV, "told to do without XFS");
+		return 0;
+	}
+	r = pool_open(disk->host_fd, disk->control_fd, &fd, &disk->slow);
+	if (r < 0 && !has_pool)
+		return 0;
+	if (r < 0) {
+		if (e)
+			*e = disk->slow;
+		return err_wrap(e, r, "the pool of disk images");
+	}
+	disk->dir_fd = fd;
 	return 0;
+}
+
+int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
+	const struct resolvers *resolvers, struct err *e)
+{
+	int r;
+
+	disk->dir_fd = disk->host_fd = take_dir_fd;
+	disk->control_fd = plain ? -EBADF : loopdev_open();
+	if (disk_has_images(disk) && !run_finds("mkfs.ext4"))
+		return err_set(e, -ENOENT, "this host has no mkfs.ext4: install e2fsprogs");
+	r = choose_dir(disk, no_pool, e);
+	if (r >= 0)
+		disk_set_resolvers(disk, resolvers);
+	return r;
 }
 
 void disk_close(struct disk *disk)
 {
-	close_fdp(&disk->dir_fd);
+	if (disk->dir_fd != disk->host_fd)
+		close_fdp(&disk->dir_fd);
+	close_fdp(&disk->host_fd);
 	close_fdp(&disk->control_fd);
 	*disk = (struct disk)DISK_INIT;
 }

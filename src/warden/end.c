@@ -12,6 +12,7 @@ enum {
 	FIRST_PAUSE_MS = 1,
 	LONGEST_PAUSE_MS = 100,
 	REMOVE_DEADLINE_MS = 20000,
+	ABANDON_BYTES = 4 << 20,
 };
 
 static void answer_waiters(struct slot *slot, const struct err *why)
@@ -45,8 +46,10 @@ static void slot_gone(struct slot *slot, const struct err *why)
 {
 	struct warden *w = slot->w;
 
+	CRASH_POINT("warden.destroy.removed");
 	log_debug("slot.gone", "slot=%s us=%" PRId64, slot->key, time_now_us() - slot->ended_us);
 	answer_waiters(slot, why);
+	birth_free(slot);
 	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
 		(void)map_remove(&w->by_id, str_of(slot->id));
 	net_release(&w->network, slot->number);
@@ -79,7 +82,7 @@ static const char *remove_objects(struct slot *slot)
 
 	if (slot->key[0] && cgroup_remove(&w->cgroups, slot->key) < 0)
 		left = "a cgroup";
-	if (disk_remove(&w->disk, &slot->image) < 0)
+	if (disk_remove(&slot->image) < 0)
 		left = "its disk image";
 	/* The kernel removes the interface with the namespace, some time later. Only one who leaves
 	 * must know: the firewall table goes with the last interface. */
@@ -115,6 +118,7 @@ static void try_remove(void *arg)
 /* The process is dead and with it everything in its pid namespace. */
 static void dismantle(struct slot *slot)
 {
+	still_end(slot);
 	slot_let_go(slot);
 	loop_timer_cancel(&slot->timer);
 	loop_timer_init(&slot->timer, slot->w->loop, try_remove, slot);
@@ -202,6 +206,7 @@ static void booted(struct slot *slot)
 {
 	struct err fine = { 0 };
 
+	CRASH_POINT("warden.create.ready");
 	slot->state = SLOT_RUNNING;
 	slot->create_pending = false;
 	loop_timer_cancel(&slot->timer);
@@ -234,7 +239,7 @@ static void on_guest_event(void *arg, uint32_t events)
 		return;
 	}
 	slot->answers++;
-	if (slot->state != SLOT_BOOTING)
+	if (slot->state != SLOT_BOOTING || slot->birth)
 		loop_timer_cancel(&slot->timer);
 	if (slot->answers == GUEST_ANSWERS && slot->state == SLOT_BOOTING)
 		booted(slot);
@@ -270,6 +275,16 @@ int slot_watch(struct slot *slot, struct err *e)
 	return r;
 }
 
+/* The old freezer keeps what it holds from dying. */
+static void kill_process(const struct slot *slot)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+
+	(void)syscall(SYS_pidfd_send_signal, slot->pid_fd, SIGKILL, NULL, 0);
+	if (freezer_open(&slot->w->cgroups, slot->key, &f, NULL) >= 0)
+		(void)freezer_order(&f, false);
+}
+
 void slot_end(struct slot *slot, const struct err *why)
 {
 	if (slot->state == SLOT_ENDING)
@@ -280,9 +295,13 @@ void slot_end(struct slot *slot, const struct err *why)
 	slot->ended_us = time_now_us();
 	slot->why = *why;
 	loop_timer_cancel(&slot->timer);
+	still_end(slot);
+	/* Else its last unmount would write all that out, to nobody's use. */
+	if (cgroup_dirty_bytes(&slot->w->cgroups, slot->key) > ABANDON_BYTES)
+		disk_abandon(&slot->w->disk, &slot->image);
 	/* While its loop device holds it, unlinking only takes the name away: what it costs to free
 	 * the blocks is paid by the dying process, not here. */
-	disk_unlink(&slot->w->disk, &slot->image);
+	disk_unlink(&slot->image);
 	if (slot->pid_fd < 0) {
 		if (slot->key[0])
 			(void)cgroup_kill(&slot->w->cgroups, slot->key);
@@ -291,7 +310,8 @@ void slot_end(struct slot *slot, const struct err *why)
 	}
 	/* Its death ends the whole pid namespace, on every kind of host. */
 	if (!cgroup_kill(&slot->w->cgroups, slot->key))
-		(void)syscall(SYS_pidfd_send_signal, slot->pid_fd, SIGKILL, NULL, 0);
+		kill_process(slot);
+	CRASH_POINT("warden.destroy.killed");
 	/* Without a watch (clone failed half-way) nobody would tell us. */
 	if (!slot->exit_io.loop)
 		dismantle(slot);

@@ -27,7 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (size - 1 != sizeof q || q.version != WARDEN_VERSION || tag != q.tag)
 		abort();
-	if (q.op != WARDEN_LIST && !is_path_safe(q.id, sizeof q.id))
+	if (q.op != WARDEN_LIST && q.op != WARDEN_DISCARD && q.op != WARDEN_IMAGES &&
+		!is_path_safe(q.id, sizeof q.id))
+		abort();
+	if ((q.op == WARDEN_SAVE || q.op == WARDEN_DISCARD ||
+		    (q.op == WARDEN_CREATE && q.image_name[0])) &&
+		!is_path_safe(q.image_name, sizeof q.image_name))
 		abort();
 	if (q.op == WARDEN_CREATE &&
 		(!is_path_safe(q.template_name, sizeof q.template_name) || n_fds != 1 ||

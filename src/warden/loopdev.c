@@ -1,5 +1,6 @@
 #include "warden/loopdev.h"
 
+#include <dirent.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -74,6 +75,22 @@ int loopdev_attach(int control_fd, int file_fd, const char *name, bool *no_direc
 	return r < 0 ? err_sys(e, r, "attach %s to a loop device", name) : 0;
 }
 
+int loopdev_reopen(int number, int file_fd)
+{
+	cleanup_close int fd = open_device(number);
+	struct loop_info64 info = { 0 };
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(file_fd, &st) < 0)
+		return -errno;
+	if (ioctl(fd, LOOP_GET_STATUS64, &info) < 0 || info.lo_device != st.st_dev ||
+		info.lo_inode != st.st_ino)
+		return -ENXIO;
+	return TAKE_FD(fd);
+}
+
 bool loopdev_is_attached(int number, const char *name)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(8192);
@@ -81,4 +98,29 @@ bool loopdev_is_attached(int number, const char *name)
 
 	(void)snprintf(path, sizeof path, "/sys/block/loop%d/loop/backing_file", number);
 	return file_read(AT_FDCWD, path, &text, NULL) >= 0 && strstr(buf_str(&text).p, name);
+}
+
+int loopdev_find(int file_fd, const char *file_name, int *ret_fd, int *ret_number)
+{
+	DIR *dir = opendir("/sys/block");
+	struct dirent *entry;
+	int r = -ENXIO;
+
+	while (r < 0 && dir && (entry = readdir(dir))) {
+		struct str name = str_of(entry->d_name);
+		int64_t number;
+
+		if (!str_has_prefix(name, STR("loop")) ||
+			str_to_int(str_from(name, strlen("loop")), 0, 1 << 20, &number) < 0 ||
+			!loopdev_is_attached((int)number, file_name))
+			continue;
+		r = loopdev_reopen((int)number, file_fd);
+		if (r >= 0) {
+			*ret_fd = r;
+			*ret_number = (int)number;
+		}
+	}
+	if (dir)
+		(void)closedir(dir);
+	return MIN(r, 0);
 }

@@ -9,5 +9,10 @@ int loopdev_open(void);
  * remembers whether the file's file system refuses that. */
 int loopdev_attach(int control_fd, int file_fd, const char *name, bool *no_direct_io, int *ret_fd,
 	int *ret_number, struct err *e);
+/* Opens the device if it holds that very file; it then stays attached for as long as it is open.
+ * The descriptor, or -ENXIO: it holds nothing or something else. */
+int loopdev_reopen(int number, int file_fd);
+/* The device that holds that very file, whoever attached it: -ENXIO when there is none. */
+int loopdev_find(int file_fd, const char *name, int *ret_fd, int *ret_number);
 /* Whether the device still holds the file of that name (even unlinked). */
 bool loopdev_is_attached(int number, const char *name);

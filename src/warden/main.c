@@ -28,11 +28,12 @@ static void raise_file_limit(void)
 /* What is second best on this host, for the doctor and the log. */
 static void describe(const struct warden *w, struct err *ret)
 {
-	bool images = w->disk.control_fd >= 0;
+	bool slow = w->disk.slow.code < 0;
 
-	(void)snprintf(ret->msg, sizeof ret->msg, "%s%s%s",
-		images ? "" : "no disk images: sandboxes have no disk limit; ",
-		w->network.enabled ? "" : "sandboxes have no network; ",
+	(void)snprintf(ret->msg, sizeof ret->msg, "%s%s%.100s%s%s%s",
+		disk_has_images(&w->disk) ? "" : "no disk images: sandboxes have no disk limit; ",
+		slow ? "copies of disks take time (" : "", slow ? w->disk.slow.msg : "",
+		slow ? "); " : "", w->network.enabled ? "" : "sandboxes have no network; ",
 		w->rootfs.attach ? "layers are attached by path; " : "");
 }
 
@@ -66,6 +67,7 @@ int main(int argc, char *argv[])
 		(void)fprintf(stderr, "atoll-warden: %s\n", e.msg);
 		return 2;
 	}
+	crash_arm(getenv(CRASH_VARIABLE));
 	if (options.probe)
 		return probe_host(&options);
 	log_init(options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, STDERR_FILENO);

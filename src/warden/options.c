@@ -22,6 +22,7 @@ static const struct option names[] = {
 	{ "guest", required_argument, NULL, 'g' },
 	{ "plain-layers", no_argument, NULL, 'L' },
 	{ "attach-layers", no_argument, NULL, 'A' },
+	{ "no-pool", no_argument, NULL, 'X' },
 	{ "debug", no_argument, NULL, 'D' },
 	{ "probe", no_argument, NULL, 'P' },
 	{ 0 },
@@ -56,6 +57,9 @@ static int take(int c, struct options *o, struct err *e)
 		return 0;
 	case 'A':
 		o->attach_layers = true;
+		return 0;
+	case 'X':
+		o->no_pool = true;
 		return 0;
 	case 'D':
 		o->debug = true;

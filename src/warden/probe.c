@@ -1,6 +1,8 @@
 /* What this host can, for `atoll doctor`: one line per check, id, verdict, text and fix between
  * tabs. */
+#include "warden/copy.h"
 #include "warden/loopdev.h"
+#include "warden/pool.h"
 #include "warden/run.h"
 #include "warden/warden.h"
 
@@ -136,6 +138,19 @@ static int check_loop(const struct options *options, struct err *e)
 	return run_finds("mkfs.ext4") ? 0 : err_set(e, -ENOENT, "no mkfs.ext4");
 }
 
+/* The data directory may be on a file system that needs no pool. */
+static int check_copies(const struct options *options, struct err *e)
+{
+	cleanup_close int dir = open(options->data_dir ? options->data_dir : "/var",
+		O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (dir >= 0 && copy_is_cheap_in(dir))
+		return 0;
+	r = pool_check(e);
+	return r < 0 ? err_wrap(e, r, "snapshots and forks copy whole disks") : 0;
+}
+
 static int check_cgroup(const struct options *options, struct err *e)
 {
 	struct cgroups cg = CGROUPS_INIT;
@@ -220,6 +235,9 @@ static const struct check checks[] = {
 		"put the data directory on ext4, XFS or btrfs with a kernel of 5.19 or later" },
 	{ "loop", check_loop, true, "loop devices and mkfs.ext4 are there",
 		"modprobe loop; apt-get install e2fsprogs" },
+	{ "copies", check_copies, true, "disks are copied by reference",
+		"apt-get install xfsprogs; modprobe xfs; or put the data directory on XFS or "
+		"btrfs" },
 	{ "cgroup", check_cgroup, false, "memory, cpu and pids limits work",
 		"mount cgroup2 on /sys/fs/cgroup with the memory, cpu and pids controllers" },
 	{ "nft", check_nft, false, "nftables with NAT works",

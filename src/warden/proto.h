@@ -24,6 +24,12 @@ enum warden_op {
 	WARDEN_SOCKET,  /* answers with unconnected TCP sockets of the sandbox's network: IPv4, and
 			 * IPv6 where the kernel has it */
 	WARDEN_LIST,    /* answers LISTED for each sandbox that lives, then REPLY */
+	WARDEN_FREEZE,  /* answers when no process of it runs any more; again is fine */
+	WARDEN_THAW,    /* answers at once; one that is not frozen is fine */
+	WARDEN_SAVE,    /* copies its writable layer, consistent, to image_name; thaws it before the
+			 * answer unless it was frozen before */
+	WARDEN_DISCARD, /* removes image_name; -ENOENT when there was none */
+	WARDEN_IMAGES,  /* answers LISTED with each saved image's name in id, then REPLY */
 };
 
 struct warden_request {
@@ -32,6 +38,8 @@ struct warden_request {
 	uint64_t tag; /* comes back in the answer */
 	char id[WARDEN_ID_SIZE];
 	char template_name[WARDEN_NAME_SIZE];
+	char image_name[WARDEN_ID_SIZE]; /* SAVE, DISCARD; CREATE: start from it, empty: from a
+					    blank one */
 	uint64_t memory_bytes;
 	uint64_t disk_bytes;
 	uint32_t cpu_percent; /* 100 is one core */
@@ -49,6 +57,7 @@ struct warden_reply {
 	uint32_t version;
 	uint32_t kind;
 	uint64_t tag;
+	uint32_t is_frozen; /* LISTED */
 	char id[WARDEN_ID_SIZE];
 	struct err e; /* code 0: fine */
 };

@@ -1,22 +1,41 @@
 #include "warden/warden.h"
+#include "warden/saved.h"
 #include "warden/wire.h"
 
 #include <linux/fs.h>
 #include <sys/socket.h>
 
 enum {
+	BARE_SLOTS = 2,         /* kept besides the complete ones */
 	REFILL_AFTER_MS = 2,    /* the request that emptied the pool is still being served */
 	REFILL_PAUSE_MS = 1000, /* after a failure */
 	REFILL_MAX_PAUSE_MS = 60000,
 };
 
-static int count_slots(const struct warden *w, enum slot_state state)
+static int count_idle(const struct warden *w, bool bare)
 {
 	int n = 0;
 
 	LIST_EACH(&w->slots, node)
-	n += container_of(node, struct slot, node)->state == state;
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		n += slot->state == SLOT_IDLE && slot_is_bare(slot) == bare;
+	}
 	return n;
+}
+
+/* One that waits for its disk to be copied needs no processor. */
+static bool is_booting(const struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_BOOTING && !slot->birth)
+			return true;
+	}
+	return false;
 }
 
 /* A guest that joins its cgroups (old hierarchies only) makes the next mkdir there wait for many
@@ -41,24 +60,37 @@ static void refill_failed(struct warden *w, const struct err *e)
 	loop_timer_set(&w->refill, loop_now_ms(w->loop) + w->refill_pause_ms);
 }
 
+static bool lacks(const struct warden *w, bool bare)
+{
+	int64_t wanted = w->options->pool;
+
+	if (bare)
+		wanted = disk_has_images(&w->disk) ? MIN(wanted, BARE_SLOTS) : 0;
+	return count_idle(w, bare) < wanted;
+}
+
+static void begin_slot(struct warden *w)
+{
+	warden_follow_resolvers(w);
+	w->making = slot_new(w, &w->expected);
+	w->making->stays_bare = !lacks(w, false);
+}
+
 static void refill_step(void *arg)
 {
 	struct warden *w = arg;
 	struct err e = { 0 };
 	int r;
 
-	if (w->leaving ||
-		(!w->making && (count_slots(w, SLOT_IDLE) >= w->options->pool || is_joining(w))))
+	if (w->leaving || (!w->making && ((!lacks(w, false) && !lacks(w, true)) || is_joining(w))))
 		return;
 	/* Requests on their way need the processors more. */
-	if (count_slots(w, SLOT_BOOTING) > 0) {
+	if (is_booting(w)) {
 		loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
 		return;
 	}
-	if (!w->making) {
-		warden_follow_resolvers(w);
-		w->making = slot_new(w, &w->expected);
-	}
+	if (!w->making)
+		begin_slot(w);
 	r = slot_step(w->making, &e);
 	if (r < 0) {
 		refill_failed(w, &e);
@@ -83,7 +115,19 @@ void refill_soon(struct warden *w)
 
 static bool fits(const struct slot *slot, const struct warden_request *q)
 {
-	return slot->state == SLOT_IDLE && slot->disk_bytes == q->disk_bytes;
+	return slot->state == SLOT_IDLE && !slot_is_bare(slot) && slot->disk_bytes == q->disk_bytes;
+}
+
+static struct slot *find_bare(const struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_IDLE && slot_is_bare(slot))
+			return slot;
+	}
+	return NULL;
 }
 
 /* A slot sealed in the right root, else one without a root yet, else none. One sealed in another
@@ -102,7 +146,7 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 			return slot;
 		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
 			rootless = slot;
-		else if (slot->state == SLOT_IDLE && !other)
+		else if (slot->state == SLOT_IDLE && !slot_is_bare(slot) && !other)
 			other = slot;
 	}
 	if (!rootless && other)
@@ -110,19 +154,23 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 	return rootless;
 }
 
-/* Finishes the one being prepared if it suits, or makes one from nothing. */
-static int make_slot(struct warden *w, const struct warden_request *q, struct slot **ret,
+/* Finishes a bare one or the one being prepared if it suits, or makes one from nothing. `bare`: up
+ * to where it would be given a disk. */
+static int make_slot(struct warden *w, const struct warden_request *q, bool bare, struct slot **ret,
 	struct err *e)
 {
 	struct expectation now = { .disk_bytes = q->disk_bytes };
-	struct slot *slot = w->making;
+	struct slot *slot = find_bare(w);
 	int r;
 
-	if (slot && slot->disk_bytes == q->disk_bytes)
-		w->making = NULL;
-	else
+	if (!slot && w->making &&
+		(slot_is_bare(w->making) || (!bare && w->making->disk_bytes == q->disk_bytes)))
+		slot = TAKE(w->making);
+	if (!slot)
 		slot = slot_new(w, &now);
-	r = slot_finish(slot, e);
+	if (slot_is_bare(slot))
+		slot->disk_bytes = q->disk_bytes;
+	r = bare ? slot_finish_bare(slot, e) : slot_finish(slot, e);
 	if (r < 0)
 		slot_end(slot, e);
 	else
@@ -166,8 +214,10 @@ static int boot_slot(struct slot *slot, const struct warden_request *q, const st
 		r = cgroup_limit(&slot->w->cgroups, slot->key, &limits, &slot->limits, e);
 	if (r >= 0)
 		r = name_slot(slot, q->id, e);
+	CRASH_POINT("warden.create.named");
 	if (r >= 0)
 		r = start_guest(slot, settings_fd, e);
+	CRASH_POINT("warden.create.started");
 	if (r < 0)
 		return r;
 	slot_expect_answer(slot);
@@ -187,6 +237,78 @@ static void refuse(struct warden *w, const struct warden_request *q, const struc
 	control_reply(w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
 }
 
+void birth_free(struct slot *slot)
+{
+	struct birth *birth = TAKE(slot->birth);
+
+	if (!birth)
+		return;
+	/* Until it is named, its place under that name is only reserved. */
+	if (!slot->id[0] && map_get(&slot->w->by_id, str_of(birth->request.id)) == slot)
+		(void)map_remove(&slot->w->by_id, str_of(birth->request.id));
+	close_fdp(&birth->settings_fd);
+	tree_done(&birth->tree);
+	free(birth);
+}
+
+static void image_copied(void *arg, const struct copy_report *report)
+{
+	struct slot *slot = arg;
+	struct birth *birth = slot->birth;
+	struct err e = report->e;
+	int r = e.code;
+
+	slot->copier = NULL;
+	log_debug("image.copied", "slot=%s code=%d us=%" PRId64, slot->key, r, report->total_us);
+	if (r >= 0)
+		r = slot_finish(slot, &e);
+	if (r >= 0)
+		r = boot_slot(slot, &birth->request, &birth->tree, birth->settings_fd, &e);
+	if (r < 0)
+		slot_end(slot, &e);
+	else
+		birth_free(slot);
+}
+
+static int copy_saved(struct slot *slot, int saved_fd, struct err *e)
+{
+	CLEANUP(copy_order_done) struct copy_order o = COPY_ORDER_INIT;
+	struct warden *w = slot->w;
+
+	o.from_fd = saved_fd;
+	o.to_fd = disk_begin(&w->disk, slot->key, &slot->image, e);
+	if (o.to_fd < 0)
+		return o.to_fd;
+	return copier_start(w->loop, &w->copiers, &o, image_copied, slot, &slot->copier, e);
+}
+
+/* As create, but its disk is a copy of a saved one, and it goes on when that has been made. */
+static void create_from_image(struct warden *w, const struct warden_request *q, struct tree *tree,
+	int settings_fd)
+{
+	int64_t now_us = time_now_us();
+	struct slot *slot = NULL;
+	struct err e = { 0 };
+	int saved_fd = saved_open(&w->disk, q->image_name, &e);
+
+	if (saved_fd < 0 || make_slot(w, q, true, &slot, &e) < 0) {
+		close_fdp(&saved_fd);
+		refuse(w, q, &e);
+		return;
+	}
+	slot->create_pending = true;
+	slot->create_tag = q->tag;
+	slot->created_us = now_us;
+	slot->state = SLOT_BOOTING;
+	slot->birth = XNEW(struct birth);
+	*slot->birth = (struct birth){ *q, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
+	tree->fd = -EBADF;
+	(void)map_put(&w->by_id, str_of(slot->birth->request.id), slot);
+	if (copy_saved(slot, saved_fd, &e) < 0)
+		slot_end(slot, &e);
+	refill_soon(w);
+}
+
 void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd)
 {
 	int64_t now_us = time_now_us();
@@ -203,9 +325,13 @@ void sandbox_create(struct warden *w, const struct warden_request *q, int settin
 		refuse(w, q, &e);
 		return;
 	}
+	if (q->image_name[0]) {
+		create_from_image(w, q, &tree, settings_fd);
+		return;
+	}
 	expect(w, q);
 	slot = find_slot(w, q, &tree);
-	if (!slot && make_slot(w, q, &slot, &e) < 0) {
+	if (!slot && make_slot(w, q, false, &slot, &e) < 0) {
 		refuse(w, q, &e);
 		return;
 	}
@@ -262,7 +388,7 @@ void sandbox_list(struct warden *w, const struct warden_request *q)
 		struct slot *slot = container_of(node, struct slot, node);
 
 		if (slot->state == SLOT_RUNNING)
-			control_reply(w, WARDEN_LISTED, q->tag, slot->id, &fine, NULL, 0);
+			control_list(w, q->tag, slot->id, slot->frozen);
 	}
 	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
 }

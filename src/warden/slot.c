@@ -14,6 +14,7 @@
 
 enum {
 	BACKLOG = 1024,
+	BARE_STEPS = 4, /* those that come before the disk */
 };
 
 struct slot *slot_new(struct warden *w, const struct expectation *expected)
@@ -26,6 +27,7 @@ struct slot *slot_new(struct warden *w, const struct expectation *expected)
 	slot->disk_bytes = expected->disk_bytes;
 	random_id(slot->key, SLOT_KEY_SIZE - 1);
 	list_init(&slot->waiters);
+	list_init(&slot->pending);
 	list_append(&w->slots, &slot->node);
 	return slot;
 }
@@ -59,6 +61,8 @@ int tree_open(const struct warden *w, const char *template_name, struct tree *re
 
 static int step_copy_image(struct slot *slot, struct err *e)
 {
+	if (slot->birth) /* a saved one has been copied already */
+		return 0;
 	return disk_copy(&slot->w->disk, slot->key, slot->disk_bytes, &slot->image, e);
 }
 
@@ -69,7 +73,11 @@ static int step_attach_image(struct slot *slot, struct err *e)
 
 static int step_mount_image(struct slot *slot, struct err *e)
 {
-	return disk_mount(&slot->w->disk, &slot->image, e);
+	int r = disk_mount(&slot->w->disk, &slot->image, e);
+
+	if (r >= 0 && slot->birth)
+		r = disk_renew(&slot->image, e);
+	return r < 0 ? r : rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
 }
 
 static int step_cgroup(struct slot *slot, struct err *e)
@@ -173,7 +181,7 @@ static int step_number(struct slot *slot, struct err *e)
 	if (r < 0)
 		return err_sys(e, r, "let the guest start");
 	slot_expect_answer(slot);
-	return rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
+	return 0;
 }
 
 /* Bound through /proc, since the path of a data directory may be longer than a socket's may. */
@@ -195,29 +203,40 @@ static int bind_socket(int dir_fd, uid_t owner, int *ret, struct err *e)
 	return 0;
 }
 
-/* Everything the next warden must know is there before the sandbox has a name. */
+static int open_run_dir(const struct slot *slot, bool make, struct err *e)
+{
+	char name[SLOT_KEY_SIZE + 1];
+	int fd;
+
+	(void)snprintf(name, sizeof name, ".%s", slot->key);
+	if (make && mkdirat(slot->w->run_fd, name, 0711) < 0)
+		return err_sys(e, -errno, "make the run directory");
+	fd = openat(slot->w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? err_sys(e, -errno, "open the run directory") : fd;
+}
+
 static int step_run_dir(struct slot *slot, struct err *e)
 {
-	struct warden *w = slot->w;
+	cleanup_close int dir_fd = open_run_dir(slot, true, e);
+
+	if (dir_fd < 0)
+		return dir_fd;
+	return bind_socket(dir_fd, (uid_t)slot->w->options->server_uid, &slot->listen_fd, e);
+}
+
+/* Everything the next warden must know is there before the sandbox has a name. */
+static int step_state(struct slot *slot, struct err *e)
+{
 	struct state state = { .pid = slot->pid,
 		.start_time = slot->start_time,
 		.number = slot->number,
 		.loop = slot->image.loop };
-	cleanup_close int dir_fd = -EBADF;
-	char name[SLOT_KEY_SIZE + 1];
-	int r;
+	cleanup_close int dir_fd = open_run_dir(slot, false, e);
 
-	memcpy(state.key, slot->key, sizeof state.key);
-	(void)snprintf(name, sizeof name, ".%s", slot->key);
-	if (mkdirat(w->run_fd, name, 0711) < 0)
-		return err_sys(e, -errno, "make the run directory");
-	dir_fd = openat(w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir_fd < 0)
-		return err_sys(e, -errno, "open the run directory");
-	r = state_write(dir_fd, &state, e);
-	if (r < 0)
-		return r;
-	return bind_socket(dir_fd, (uid_t)w->options->server_uid, &slot->listen_fd, e);
+		return dir_fd;
+	memcpy(state.key, slot->key, sizeof state.key);
+	return state_write(dir_fd, &state, e);
 }
 
 int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
@@ -258,13 +277,31 @@ static int step_root(struct slot *slot, struct err *e)
 	return slot_give_root(slot, &tree, e);
 }
 
+bool slot_is_bare(const struct slot *slot)
+{
+	return slot->next_step <= BARE_STEPS;
+}
+
 /* For a request that is here already: its own template follows at once, so none is guessed. */
 int slot_finish(struct slot *slot, struct err *e)
 {
 	int r = 1;
 
 	slot->cold = true;
+	slot->stays_bare = false;
 	while (r > 0)
+		r = slot_step(slot, e);
+	return r;
+}
+
+int slot_finish_bare(struct slot *slot, struct err *e)
+{
+	int r = 0;
+
+	assert(slot_is_bare(slot));
+	slot->cold = true;
+	slot->stays_bare = true;
+	while (r >= 0 && slot->next_step < BARE_STEPS)
 		r = slot_step(slot, e);
 	return r;
 }
@@ -275,13 +312,14 @@ int slot_step(struct slot *slot, struct err *e)
 		const char *name;
 		int (*run)(struct slot *slot, struct err *e);
 	} steps[] = {
-		{ "copy-image", step_copy_image },
-		{ "attach-image", step_attach_image },
-		{ "mount-image", step_mount_image },
 		{ "cgroup", step_cgroup },
 		{ "clone", step_clone },
 		{ "number", step_number },
 		{ "run-dir", step_run_dir },
+		{ "copy-image", step_copy_image },
+		{ "attach-image", step_attach_image },
+		{ "mount-image", step_mount_image },
+		{ "state", step_state },
 		{ "root", step_root },
 	};
 	int64_t from_us = time_now_us();
@@ -293,8 +331,10 @@ int slot_step(struct slot *slot, struct err *e)
 		return err_wrap(e, r, "prepare a sandbox: %s", steps[at].name);
 	log_debug("slot.step", "slot=%s step=%s us=%" PRId64, slot->key, steps[at].name,
 		time_now_us() - from_us);
-	if (slot->next_step < (int)ARRAY_SIZE(steps))
+	if (slot->next_step < (int)ARRAY_SIZE(steps) &&
+		(slot->next_step != BARE_STEPS || !slot->stays_bare))
 		return 1;
-	slot->state = SLOT_IDLE;
+	if (slot->state == SLOT_MAKING)
+		slot->state = SLOT_IDLE;
 	return 0;
 }

@@ -102,7 +102,7 @@ TEST(versions_operations_and_descriptor_counts_are_checked)
 	q = create_request();
 	q.op = 0;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
-	q.op = WARDEN_LIST + 1;
+	q.op = WARDEN_IMAGES + 1;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
 	q = create_request();
 	ASSERT_EQ(decode(&q, 0), -EINVAL);
@@ -110,6 +110,49 @@ TEST(versions_operations_and_descriptor_counts_are_checked)
 	q.op = WARDEN_DESTROY;
 	ASSERT_EQ(decode(&q, 1), -EINVAL);
 	ASSERT_EQ(decode(&q, 0), 0);
+}
+
+TEST(images_are_named_where_they_are_needed_and_only_properly)
+{
+	static const struct {
+		enum warden_op op;
+		const char *id, *image;
+		int want;
+	} cases[] = {
+		{ WARDEN_SAVE, "i0abc", "s1", 0 },
+		{ WARDEN_SAVE, "i0abc", "", -EINVAL },
+		{ WARDEN_SAVE, "", "s1", -EINVAL },
+		{ WARDEN_SAVE, "i0abc", "../s1", -EINVAL },
+		{ WARDEN_SAVE, "i0abc", ".s1", -EINVAL },
+		{ WARDEN_DISCARD, "", "s1", 0 },
+		{ WARDEN_DISCARD, "", "", -EINVAL },
+		{ WARDEN_DISCARD, "", "a/b", -EINVAL },
+		{ WARDEN_IMAGES, "", "", 0 },
+		{ WARDEN_FREEZE, "i0abc", "", 0 },
+		{ WARDEN_FREEZE, "", "", -EINVAL },
+		{ WARDEN_THAW, "i0abc", "", 0 },
+		{ WARDEN_THAW, "..", "", -EINVAL },
+		{ WARDEN_CREATE, "i0abc", "", 0 },
+		{ WARDEN_CREATE, "i0abc", "s1", 0 },
+		{ WARDEN_CREATE, "i0abc", "S1", -EINVAL },
+		{ WARDEN_CREATE, "i0abc", "s_1", -EINVAL },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct warden_request q = create_request();
+		int n_fds = cases[i].op == WARDEN_CREATE ? 1 : 0;
+
+		q.op = cases[i].op;
+		memset(q.id, 0, sizeof q.id);
+		memcpy(q.id, cases[i].id, strlen(cases[i].id));
+		memcpy(q.image_name, cases[i].image, strlen(cases[i].image));
+		ASSERT_EQ(decode(&q, n_fds), cases[i].want);
+		ASSERT_EQ(decode(&q, 1 - n_fds), -EINVAL);
+		/* Whatever comes after the name's end is not there by chance. */
+		q.image_name[sizeof q.image_name - 1] = 'x';
+		if (cases[i].image[0] || cases[i].op == WARDEN_CREATE)
+			ASSERT_EQ(decode(&q, n_fds), -EINVAL);
+	}
 }
 
 TEST(only_a_sealed_memfd_passes_as_settings)

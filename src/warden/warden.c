@@ -2,15 +2,19 @@
  * over what an earlier one left, and going without leaving anything that nobody knows. */
 #include "warden/warden.h"
 #include "warden/host.h"
+#include "warden/saved.h"
 #include "warden/state.h"
 
 #include <dirent.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/sendfile.h>
+#include <time.h>
 
 enum {
 	FAREWELL_MS = 5000,
+	LOCK_DEADLINE_MS = FAREWELL_MS + 1000,
+	LOCK_PAUSE_MS = 10,
 	DEFAULT_MEMORY_MB = 512,
 	DEFAULT_CPU_PERCENT = 200,
 	DEFAULT_PIDS = 4096,
@@ -32,6 +36,20 @@ static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct 
 		return err_set(e, -EPERM, "'%s' in the data directory must belong to root alone",
 			name);
 	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* A warden whose server was killed still takes its prepared slots down: its successor waits. */
+static int take_lock(int fd, const char *data_dir, struct err *e)
+{
+	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
+	int64_t deadline_ms = time_now_ms() + LOCK_DEADLINE_MS;
+
+	while (file_lock(fd, F_WRLCK) < 0) {
+		if (time_now_ms() > deadline_ms)
+			return err_set(e, -EBUSY, "another warden works on %s", data_dir);
+		(void)nanosleep(&pause, NULL);
+	}
 	return 0;
 }
 
@@ -57,9 +75,7 @@ static int open_dirs(struct warden *w, int *ret_images, struct err *e)
 	w->lock_fd = openat(w->run_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (w->lock_fd < 0)
 		return err_sys(e, -errno, "open run/.lock");
-	if (file_lock(w->lock_fd, F_WRLCK) < 0)
-		return err_set(e, -EBUSY, "another warden works on %s", o->data_dir);
-	return 0;
+	return take_lock(w->lock_fd, o->data_dir, e);
 }
 
 /* Short, and the same for the same directory whatever it is called by. */
@@ -152,6 +168,7 @@ void warden_init(struct warden *w, const struct options *o)
 	w->rootfs = (struct rootfs)ROOTFS_INIT;
 	list_init(&w->slots);
 	list_init(&w->replies);
+	list_init(&w->copiers);
 	w->expected.disk_bytes = (uint64_t)o->disk_mb << 20;
 	w->expected.limits = (struct limits){ (uint64_t)DEFAULT_MEMORY_MB << 20,
 		DEFAULT_CPU_PERCENT, DEFAULT_PIDS };
@@ -185,8 +202,12 @@ int warden_open(struct warden *w, struct err *e)
 	if (r < 0)
 		close_fdp(&images);
 	else
-		r = disk_open(&w->disk, images, w->options->plain_layers, &w->resolvers, e);
-	return r < 0 ? r : disk_prepare(&w->disk, w->expected.disk_bytes, e);
+		r = disk_open(&w->disk, images, w->options->plain_layers, w->options->no_pool,
+			&w->resolvers, e);
+	if (r < 0)
+		return r;
+	saved_tidy(&w->disk);
+	return disk_prepare(&w->disk, w->expected.disk_bytes, e);
 }
 
 void warden_follow_resolvers(struct warden *w)
@@ -213,9 +234,13 @@ void warden_close(struct warden *w)
 		list_remove(&slot->node);
 		loop_timer_cancel(&slot->timer);
 		slot_let_go(slot);
+		slot->copier = NULL; /* finishes by itself */
+		still_end(slot);
+		birth_free(slot);
 		disk_let_go(&slot->image);
 		free(slot);
 	}
+	copiers_forget(&w->copiers);
 	loop_timer_cancel(&w->refill);
 	loop_task_cancel(&w->refill_next);
 	loop_timer_cancel(&w->farewell);
@@ -321,6 +346,8 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	slot->state = SLOT_RUNNING;
 	net_adopt(&w->network, s->number);
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
+	if (still_adopt(slot, e) < 0)
+		log_error("sandbox.stuck", "sandbox=%s err=%s", id, log_quote(str_of(e->msg)));
 	return slot_watch(slot, e);
 }
 
@@ -386,9 +413,9 @@ void warden_leave(struct warden *w)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
-		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE)
+		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE || slot->birth)
 			slot_end(slot, &why);
-		waiting |= slot->state == SLOT_ENDING;
+		waiting |= slot->state == SLOT_ENDING || slot->copier;
 	}
 	if (!waiting)
 		loop_stop(w->loop);

@@ -6,13 +6,15 @@
  *
  * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared
  * ahead, one small step per loop turn, up to a guest that waits sealed in the expected template's
- * root; to create is then to name it. What the warden knows is also in DATA/run and the cgroup
+ * root; to create is then to name it. A few stay bare, without a disk: what starts from a saved
+ * image gets a copy of that instead. What the warden knows is also in DATA/run and the cgroup
  * tree, so that the next warden finds it. */
 #pragma once
 
 #include "base/base.h"
 #include "loop/loop.h"
 #include "warden/cgroup.h"
+#include "warden/copier.h"
 #include "warden/disk.h"
 #include "warden/net.h"
 #include "warden/proto.h"
@@ -25,8 +27,8 @@ struct options {
 	int64_t server_uid, pool, disk_mb;
 	bool debug, probe;
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
-	 * of disk images, layers by path instead of by descriptor. */
-	bool plain_layers, attach_layers;
+	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
+	bool plain_layers, attach_layers, no_pool;
 };
 int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
 /* Prints what this host can, one line per check; returns the exit status. */
@@ -63,6 +65,7 @@ struct warden {
 	int64_t refill_pause_ms; /* after a failure; doubles */
 
 	struct loop_io control;
+	struct list copiers; /* at work */
 	struct list replies; /* waiting for room in the control socket */
 	struct loop_timer farewell;
 	bool leaving;
@@ -83,6 +86,7 @@ void warden_leave(struct warden *w);
 int control_open(struct warden *w, struct err *e);
 void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const char *id,
 	const struct err *why, const int *fds, int n_fds);
+void control_list(struct warden *w, uint64_t tag, const char *id, bool is_frozen);
 void control_close(struct warden *w);
 
 /* A template's tree, and what makes it that one and no other. */
@@ -114,11 +118,25 @@ struct waiter {
 	uint64_t tag;
 };
 
+/* A request that waits for another to be done with. */
+struct pending {
+	struct list node;
+	struct warden_request request;
+};
+
+/* What a sandbox that starts from a saved image still needs when that has been copied. */
+struct birth {
+	struct warden_request request;
+	int settings_fd;
+	struct tree tree;
+};
+
 struct slot {
 	struct warden *w;
 	struct list node;
 	enum slot_state state;
 	int next_step;           /* of preparing */
+	bool stays_bare;         /* to be kept without a disk */
 	char key[SLOT_KEY_SIZE]; /* names its cgroups, image and unnamed run directory */
 	char id[WARDEN_ID_SIZE];
 	int number; /* uid range, addresses, interface; 0: none yet */
@@ -142,13 +160,22 @@ struct slot {
 	bool cold;
 	struct err why;      /* of a failure, or of the end */
 	struct list waiters; /* requests to destroy it */
+
+	bool frozen;
+	struct copier *copier; /* of its image, or into it */
+	struct birth *birth;
+	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
+	struct list pending;         /* to be served after that */
 };
 
 /* slot.c: preparing. */
 struct slot *slot_new(struct warden *w, const struct expectation *expected);
 /* One step. 1: more are left, 0: prepared. On failure the slot is good only for slot_end. */
 int slot_step(struct slot *slot, struct err *e);
+/* All steps that need no template: with a disk, or up to where one would be given. */
 int slot_finish(struct slot *slot, struct err *e);
+int slot_finish_bare(struct slot *slot, struct err *e);
+bool slot_is_bare(const struct slot *slot);
 int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e);
 uid_t slot_first_uid(const struct slot *slot);
 
@@ -158,6 +185,15 @@ void sandbox_destroy(struct warden *w, const struct warden_request *q);
 void sandbox_socket(struct warden *w, const struct warden_request *q);
 void sandbox_list(struct warden *w, const struct warden_request *q);
 void refill_soon(struct warden *w);
+void birth_free(struct slot *slot);
+
+/* still.c: stopping a sandbox, letting it go on, and keeping its disk as it is at a moment. */
+void sandbox_still(struct warden *w, const struct warden_request *q);
+/* An adopted one: whether it was stopped on purpose, and not by a warden that died saving it. */
+int still_adopt(struct slot *slot, struct err *e);
+void still_end(struct slot *slot); /* the sandbox is ending */
+void image_discard(struct warden *w, const struct warden_request *q);
+void image_list(struct warden *w, const struct warden_request *q);
 
 /* end.c: taking apart. */
 int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's answers */

@@ -31,9 +31,22 @@ static int check_range(const char *what, uint64_t value, uint64_t min, uint64_t 
 	return 0;
 }
 
+/* Every byte zero, so that what is not there is not there for anybody. */
+static bool is_empty(const char *field, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (field[i])
+			return false;
+	return true;
+}
+
 static int check_create(const struct warden_request *q, struct err *e)
 {
 	int r;
+
+	if (!is_empty(q->image_name, sizeof q->image_name) &&
+		!is_name(q->image_name, sizeof q->image_name, ""))
+		return err_set(e, -EINVAL, "bad image name");
 
 	if (!is_name(q->template_name, sizeof q->template_name, "-_"))
 		return err_set(e, -EINVAL, "bad template name");
@@ -51,14 +64,18 @@ static int check_create(const struct warden_request *q, struct err *e)
 static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 {
 	bool create = q->op == WARDEN_CREATE;
+	bool has_id = q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES;
+	bool has_image = q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD;
 
-	if (q->op < WARDEN_CREATE || q->op > WARDEN_LIST)
+	if (q->op < WARDEN_CREATE || q->op > WARDEN_IMAGES)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
 	if (n_fds != (create ? 1 : 0))
 		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op,
 			n_fds);
-	if (q->op != WARDEN_LIST && !is_name(q->id, sizeof q->id, ""))
+	if (has_id && !is_name(q->id, sizeof q->id, ""))
 		return err_set(e, -EINVAL, "bad sandbox id");
+	if (has_image && !is_name(q->image_name, sizeof q->image_name, ""))
+		return err_set(e, -EINVAL, "bad image name");
 	return create ? check_create(q, e) : 0;
 }
 

@@ -40,8 +40,11 @@ class Guest:
         self.log = open(self.home / 'log', 'w+b')
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log)
-        for _ in range(500):
-            if self.process.poll() is not None or os.path.exists(self.socket):
+        for _ in range(500):  # the path is there a moment before it listens
+            with contextlib.suppress(OSError):
+                self.dial().close()
+                break
+            if self.process.poll() is not None:
                 break
             time.sleep(0.01)
 
@@ -153,8 +156,8 @@ class Stream:
     def finish(self):
         result = {'stdout': b'', 'stderr': b'', 'pty': b'', 'keepalives': 0}
         while (event := self.next()) is not None:
-            for name, text in event.get('data', {}).items():
-                result[name] += base64.b64decode(text)
+            for name in event.get('data', {}).keys() - {'seq'}:
+                result[name] += base64.b64decode(event['data'][name])
             result['keepalives'] += 'keepalive' in event
             if 'end' in event:
                 result['end'] = event['end']

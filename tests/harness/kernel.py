@@ -1,8 +1,10 @@
 """What the kernel holds on our behalf, as sets of names: the same before and after, or it leaked."""
+import contextlib
 import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import tempfile
@@ -98,6 +100,21 @@ def leaked(before, seconds=10):
         if not any(more.values()) or time.monotonic() > deadline:
             return more
         time.sleep(0.2)
+
+
+def tidy(more):
+    """After a leak was reported: the next run must not find it again."""
+    for process in more['processes']:
+        with contextlib.suppress(OSError):
+            os.kill(int(process.split()[0]), signal.SIGKILL)
+    deadline = time.monotonic() + 3
+    paths = sorted(more['cgroups'], key=len, reverse=True)
+    while paths and time.monotonic() < deadline:
+        for path in list(paths):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+                paths.remove(path)
+        time.sleep(0.1)
 
 
 def sandbox_files(data):

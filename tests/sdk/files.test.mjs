@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { test } from 'node:test'
 import { AuthenticationError, FileNotFoundError, FileType, InvalidArgumentError, NotFoundError } from 'e2b'
-import { rejection, useSandbox } from './helpers.mjs'
+import { eventually, rejection, useSandbox } from './helpers.mjs'
 
 const box = useSandbox()
 const sha256 = bytes => createHash('sha256').update(bytes).digest('hex')
@@ -185,4 +185,29 @@ test('awkward names', async () => {
     assert.equal(await files.read(`odd/${name}`), name, name)
   }
   assert.equal((await commands.run('ls odd | wc -l')).stdout.trim(), '8')
+})
+
+test('watching a directory tells what happens in it', async () => {
+  const { files } = box.sandbox
+  await files.makeDir('watched/inner')
+  const seen = []
+  const handle = await files.watchDir('watched', event => seen.push(`${event.type} ${event.name}`), { recursive: true })
+  await files.write('watched/new', 'x')
+  await files.write('watched/inner/deep', 'x')
+  await files.remove('watched/new')
+  for (const event of ['create new', 'write new', 'create inner/deep', 'remove new']) {
+    await eventually(() => seen.includes(event), `the event '${event}' among [${seen}]`)
+  }
+  await handle.stop()
+  await rejection(() => files.watchDir('no-such-dir', () => {}), FileNotFoundError)
+})
+
+test('metadata travels with a file', async () => {
+  const { files } = box.sandbox
+  await files.write('tagged', 'x', { metadata: { origin: 'test', colour: 'blue' } })
+  assert.deepEqual((await files.getInfo('tagged')).metadata, { origin: 'test', colour: 'blue' })
+  await files.rename('tagged', 'renamed')
+  assert.deepEqual((await files.getInfo('renamed')).metadata, { origin: 'test', colour: 'blue' })
+  await files.write('renamed', 'y')
+  assert.equal((await files.getInfo('renamed')).metadata, undefined)
 })

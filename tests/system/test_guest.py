@@ -155,8 +155,9 @@ class Commands(GuestTest):
     def test_bad_signal(self):
         with self.guest.start('sleep', '5') as s:
             s.started()
-            status, body = self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 1})
-            self.assertEqual((status, body['code']), (501, 'unimplemented'))
+            for bad in (0, 19, 'SIGNAL_SIGSTOP', 'SIGINT', None):
+                status, body = self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': bad})
+                self.assertEqual((status, body['code']), (501, 'unimplemented'))
             self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 'SIGNAL_SIGKILL'})
 
     def test_list_connect_and_tags(self):

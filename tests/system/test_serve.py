@@ -220,7 +220,6 @@ class BadInput(unittest.TestCase):
         create(400, {'templateID': 'base', 'timeout': 'long'}, 'timeout')
         create(400, {'templateID': 'base', 'metadata': {'a': 1}}, 'metadata')
         create(400, {'templateID': 'base', 'envVars': {'A=B': 'x'}}, 'envVars')
-        create(400, {'templateID': 'base', 'allow_internet_access': False}, 'not supported')
         create(400, {'templateID': 'base', 'volumeMounts': [{'name': 'v', 'path': '/v'}]}, 'volumes')
 
     def test_json(self):

@@ -2,16 +2,20 @@
 
 #include <dirent.h>
 #include <ftw.h>
+#include <linux/loop.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 enum {
 	ANSWER_MS = 15000,
+	LOOP_MAJOR_NUMBER = 7,
 };
 
 static void child_exec(const struct harness *h, int fd, const char *network, int pool)
@@ -31,7 +35,7 @@ static void child_exec(const struct harness *h, int fd, const char *network, int
 		(void)dup2(fd, WARDEN_CONTROL_FD);
 	(void)execl(program, "atoll-warden", "--data", h->dir, "--server-uid", "0", "--network",
 		network, "--pool", pool_text, "--disk-mb", "64", "--guest", guest,
-		"--pool-template", "empty", h->option ? h->option : "--debug", (char *)NULL);
+		"--pool-template", "empty", "--debug", h->option, (char *)NULL);
 	_exit(127);
 }
 
@@ -202,24 +206,61 @@ int harness_settings(void)
 	return fd;
 }
 
-int harness_create(struct harness *h, const char *id)
+int harness_create_from(struct harness *h, const char *id, const char *image)
 {
 	struct warden_request q = harness_request(h, WARDEN_CREATE, id);
 	cleanup_close int fd = harness_settings();
 	struct warden_reply reply = { 0 };
-	int r = harness_ask(h, &q, fd, &reply);
+	int r;
 
+	(void)snprintf(q.image_name, sizeof q.image_name, "%s", image);
+	r = harness_ask(h, &q, fd, &reply);
 	if (r < 0)
 		printf("# create %s: %s\n", id, reply.e.msg);
 	return r;
 }
 
-int harness_destroy(struct harness *h, const char *id)
+int harness_create(struct harness *h, const char *id)
 {
-	struct warden_request q = harness_request(h, WARDEN_DESTROY, id);
+	return harness_create_from(h, id, "");
+}
+
+int harness_do(struct harness *h, enum warden_op op, const char *id, const char *image)
+{
+	struct warden_request q = harness_request(h, op, id);
 	struct warden_reply reply = { 0 };
 
+	(void)snprintf(q.image_name, sizeof q.image_name, "%s", image);
 	return harness_ask(h, &q, -EBADF, &reply);
+}
+
+int harness_destroy(struct harness *h, const char *id)
+{
+	return harness_do(h, WARDEN_DESTROY, id, "");
+}
+
+bool harness_has_pool(const struct harness *h)
+{
+	char path[128];
+
+	(void)snprintf(path, sizeof path, "%s/images/pool.xfs", h->dir);
+	return access(path, F_OK) == 0;
+}
+
+int harness_count(struct harness *h, enum warden_op op, int *ret_frozen)
+{
+	struct warden_request q = harness_request(h, op, "");
+	struct warden_reply reply = { 0 };
+	int n = 0, frozen = 0, r = harness_send(h, &q, -EBADF);
+
+	while (r >= 0 && (r = harness_receive(h, &reply)) >= 0 && reply.kind != WARDEN_REPLY)
+		if (reply.kind == WARDEN_LISTED) {
+			n++;
+			frozen += reply.is_frozen != 0;
+		}
+	if (ret_frozen)
+		*ret_frozen = frozen;
+	return r < 0 ? r : n;
 }
 
 const char *harness_inside(struct harness *h, const char *id, const char *command)
@@ -247,8 +288,7 @@ static int count_one(const char *path, const struct stat *st, int type, struct F
 {
 	(void)st;
 	(void)type;
-	(void)ftw;
-	counted += !strstr(path, "/blank-");
+	counted += !strstr(path, "/blank-") && strcmp(path + ftw->base, "saved") != 0;
 	return 0;
 }
 
@@ -322,8 +362,22 @@ static int count_processes(const char *instance)
 	return n;
 }
 
+/* The file system of the file it holds, or 0. */
+static dev_t loop_is_on(int number)
+{
+	struct loop_info64 info = { 0 };
+	cleanup_close int fd = -EBADF;
+	char path[32];
+
+	(void)snprintf(path, sizeof path, "/dev/loop%d", number);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 ? info.lo_device : 0;
+}
+
+/* Those with a file in the data directory: sandboxes' own, or the pool, and what lies in that. */
 static int count_loops(const struct harness *h)
 {
+	dev_t pool = 0;
 	int n = 0;
 
 	for (int i = 0; i < 256; i++) {
@@ -331,7 +385,11 @@ static int count_loops(const struct harness *h)
 
 		(void)snprintf(path, sizeof path, "/sys/block/loop%d/loop/backing_file", i);
 		n += count_lines(path, h->dir, "");
+		if (count_lines(path, h->dir, "/pool.xfs"))
+			pool = makedev(LOOP_MAJOR_NUMBER, (unsigned)i);
 	}
+	for (int i = 0; i < 256 && pool; i++)
+		n += loop_is_on(i) == pool;
 	return n;
 }
 

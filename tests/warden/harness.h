@@ -37,11 +37,18 @@ int harness_receive(struct harness *h, struct warden_reply *ret);
 int harness_receive_two(struct harness *h, struct warden_reply *ret, int *ret_one, int *ret_two);
 /* Request and its answer; the code in it. */
 int harness_create(struct harness *h, const char *id);
+int harness_create_from(struct harness *h, const char *id, const char *image);
 int harness_destroy(struct harness *h, const char *id);
+/* Any other operation on a sandbox, an image, or both. */
+int harness_do(struct harness *h, enum warden_op op, const char *id, const char *image);
+/* How many LISTED come to a LIST or IMAGES; ret_frozen (may be NULL): how many of them are. */
+int harness_count(struct harness *h, enum warden_op op, int *ret_frozen);
 int harness_ask(struct harness *h, const struct warden_request *q, int fd,
 	struct warden_reply *ret);
 /* A sealed memfd. */
 int harness_settings(void);
+/* Whether the data directory's own file system cannot copy by reference. */
+bool harness_has_pool(const struct harness *h);
 /* What the probe guest in the sandbox says to a command; "" when it does not answer. */
 const char *harness_inside(struct harness *h, const char *id, const char *command);
 

@@ -229,6 +229,135 @@ static void do_listen(const char *args, struct buf *out)
 	(void)close(fd);
 }
 
+/* What children of this guest tell it without a word. */
+static struct shared {
+	_Atomic int64_t written, longest_pause_ms;
+} * shared;
+
+/* A child that wakes up every millisecond and remembers the longest time it did not. */
+static void do_tick(const char *unused, struct buf *out)
+{
+	(void)unused;
+	if (fork() == 0) {
+		int64_t last_ms = time_now_ms();
+
+		(void)close_range(0, ~0U, 0);
+		for (;;) {
+			int64_t now_ms;
+
+			(void)usleep(1000);
+			now_ms = time_now_ms();
+			if (now_ms - last_ms > shared->longest_pause_ms)
+				shared->longest_pause_ms = now_ms - last_ms;
+			last_ms = now_ms;
+		}
+	}
+	(void)buf_adds(out, "0");
+}
+
+static void do_pause(const char *unused, struct buf *out)
+{
+	(void)unused;
+	(void)buf_printf(out, "%" PRId64, (int64_t)shared->longest_pause_ms);
+}
+
+enum {
+	RECORD_SIZE = 1024,
+};
+
+static void fill_record(int64_t i, char record[RECORD_SIZE])
+{
+	memset(record, 'a' + (int)(i % 26), RECORD_SIZE);
+	(void)snprintf(record, RECORD_SIZE, "%" PRId64, i);
+}
+
+/* A child that writes files DIR/0, DIR/1 ... one after the other, and one long file, for ever. */
+static void do_scribble(const char *dir, struct buf *out)
+{
+	char path[256];
+
+	(void)mkdir(dir, 0755);
+	(void)buf_adds(out, "0");
+	if (fork() != 0)
+		return;
+	(void)close_range(0, ~0U, 0);
+	(void)snprintf(path, sizeof path, "%s/all", dir);
+	for (int64_t i = 0;; i++) {
+		char record[RECORD_SIZE];
+		int all = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644), one;
+		char name[300];
+
+		(void)snprintf(name, sizeof name, "%s/%" PRId64, dir, i);
+		one = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		fill_record(i, record);
+		if (fd_write_all(one, record, sizeof record) < 0 ||
+			fd_write_all(all, record, sizeof record) < 0)
+			_exit(1);
+		(void)close(one);
+		(void)close(all);
+		shared->written = i + 1;
+	}
+}
+
+static void do_written(const char *unused, struct buf *out)
+{
+	(void)unused;
+	(void)buf_printf(out, "%" PRId64, (int64_t)shared->written);
+}
+
+/* DIR N: how many of the first N records are whole, in their own file and in the long one. */
+static void do_verify(char *args, struct buf *out)
+{
+	char *count = strchr(args, ' '), path[256];
+	cleanup_close int all = -EBADF;
+	int64_t n = 0, good = 0;
+
+	if (count)
+		*count++ = '\0';
+	(void)str_to_int(str_of(count), 0, INT64_MAX, &n);
+	(void)snprintf(path, sizeof path, "%s/all", args);
+	all = open(path, O_RDONLY | O_CLOEXEC);
+	for (int64_t i = 0; i < n; i++) {
+		char want[RECORD_SIZE], one[RECORD_SIZE], long_one[RECORD_SIZE];
+		cleanup_close int fd = -EBADF;
+
+		fill_record(i, want);
+		(void)snprintf(path, sizeof path, "%s/%" PRId64, args, i);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		good += read(fd, one, sizeof one) == sizeof one &&
+			read(all, long_one, sizeof long_one) == sizeof long_one &&
+			memcmp(one, want, sizeof one) == 0 &&
+			memcmp(long_one, want, sizeof want) == 0;
+	}
+	(void)buf_printf(out, "%" PRId64, good);
+}
+
+/* COUNT BYTES: as many files of that size. */
+static void do_litter(char *args, struct buf *out)
+{
+	static char block[1 << 20];
+	char *size = strchr(args, ' '), path[64];
+	int64_t n = 0, bytes = 0;
+	int r = 0;
+
+	if (size)
+		*size++ = '\0';
+	(void)str_to_int(str_of(args), 1, 1 << 20, &n);
+	(void)str_to_int(str_of(size), 1, sizeof block, &bytes);
+	memset(block, 'x', sizeof block);
+	for (int64_t i = 0; r >= 0 && i < n; i++) {
+		cleanup_close int fd = -EBADF;
+
+		(void)snprintf(path, sizeof path, "/litter%" PRId64, i / 100);
+		if (i % 100 == 0)
+			(void)mkdir(path, 0755);
+		(void)snprintf(path, sizeof path, "/litter%" PRId64 "/%" PRId64, i / 100, i);
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+		r = fd_write_all(fd, block, (size_t)bytes);
+	}
+	(void)buf_printf(out, "%d", r);
+}
+
 static void act(char *line, struct buf *out)
 {
 	char *args = strchr(line, ' ');
@@ -259,6 +388,18 @@ static void act(char *line, struct buf *out)
 		do_connect(args, out);
 	else if (strcmp(line, "listen") == 0)
 		do_listen(args, out);
+	else if (strcmp(line, "tick") == 0)
+		do_tick(args, out);
+	else if (strcmp(line, "pause") == 0)
+		do_pause(args, out);
+	else if (strcmp(line, "scribble") == 0)
+		do_scribble(args, out);
+	else if (strcmp(line, "written") == 0)
+		do_written(args, out);
+	else if (strcmp(line, "verify") == 0)
+		do_verify(args, out);
+	else if (strcmp(line, "litter") == 0)
+		do_litter(args, out);
 	else if (strcmp(line, "exit") == 0)
 		_exit(args[0] - '0');
 	else
@@ -291,6 +432,10 @@ int main(void)
 	if (boot_prepare(&boot, &e) < 0 || boot_wait(&boot, &e) < 0)
 		return 1;
 	(void)fd_set_nonblock(boot.listen_fd, false);
+	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	if (shared == MAP_FAILED)
+		return 1;
 	boot_ready(&boot, 0, "");
 	serve(boot.listen_fd);
 	return 0;

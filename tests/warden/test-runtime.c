@@ -16,7 +16,7 @@ struct fixture {
 	struct loop *loop;
 	struct runtime *rt;
 	struct loop_timer timer;
-	int r, fd, listed; /* what the last call came to */
+	int r, fd, listed, frozen; /* what the last call came to */
 	char exited[32];
 	bool done;
 };
@@ -40,10 +40,11 @@ static void on_dialled(void *arg, int fd, const struct err *e)
 	on_done(f, MIN(fd, 0), e);
 }
 
-static void on_listed(void *arg, const char *id)
+static void on_listed(void *arg, const char *id, bool is_frozen)
 {
 	struct fixture *f = arg;
 
+	f->frozen += is_frozen;
 	f->listed += strcmp(id, "one") == 0;
 }
 
@@ -77,6 +78,21 @@ static int create(struct fixture *f, const char *template_name)
 {
 	struct runtime_spec spec = { .id = "one",
 		.template_name = template_name,
+		.cpu_count = 1,
+		.memory_mb = 128,
+		.disk_mb = 64,
+		.max_pids = 64,
+		.settings = STR("{}") };
+
+	runtime_create(f->rt, &spec, on_done, f);
+	return wait_done(f);
+}
+
+static int create_from(struct fixture *f, const char *id, const char *image)
+{
+	struct runtime_spec spec = { .id = id,
+		.template_name = "empty",
+		.image = image,
 		.cpu_count = 1,
 		.memory_mb = 128,
 		.disk_mb = 64,
@@ -183,6 +199,48 @@ TEST(the_guests_own_port_is_its_socket)
 	runtime_dial(f.rt, "two", RUNTIME_GUEST_PORT, on_dialled, &f);
 	ASSERT_EQ(wait_done(&f), -ENOENT);
 	runtime_destroy(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+}
+
+TEST(a_sandbox_is_paused_listed_as_such_and_resumed)
+{
+	START(f);
+	ASSERT_EQ(create(&f, "empty"), 0);
+	runtime_pause(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	runtime_list(f.rt, on_listed, on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	ASSERT_EQ(f.listed, 1);
+	ASSERT_EQ(f.frozen, 1);
+	runtime_resume(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	ASSERT_STR(harness_inside(&f.h, "one", "write /etc/mine x"), "0");
+	runtime_pause(f.rt, "two", on_done, &f);
+	ASSERT_EQ(wait_done(&f), -ENOENT);
+	runtime_destroy(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+}
+
+TEST(an_image_is_saved_started_from_listed_and_discarded)
+{
+	START(f);
+	ASSERT_EQ(create(&f, "empty"), 0);
+	ASSERT_STR(harness_inside(&f.h, "one", "write /etc/mine x"), "0");
+	runtime_save(f.rt, "one", "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	runtime_list_images(f.rt, on_listed, on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	ASSERT_EQ(f.listed, 1);
+	ASSERT_EQ(create_from(&f, "two", "one"), 0);
+	ASSERT_STR(harness_inside(&f.h, "two", "read /etc/mine"), "x");
+	runtime_discard(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	runtime_discard(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), -ENOENT);
+	ASSERT_EQ(create_from(&f, "three", "one"), -ENOENT);
+	runtime_destroy(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	runtime_destroy(f.rt, "two", on_done, &f);
 	ASSERT_EQ(wait_done(&f), 0);
 }
 

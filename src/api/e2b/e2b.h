@@ -17,6 +17,16 @@ void e2b_get(struct api_call *call);
 void e2b_kill(struct api_call *call);
 void e2b_timeout(struct api_call *call);
 void e2b_refresh(struct api_call *call);
+void e2b_pause(struct api_call *call);
+void e2b_resume(struct api_call *call);
+void e2b_network_put(struct api_call *call);
+void e2b_metrics(struct api_call *call);
+void e2b_metrics_many(struct api_call *call);
+void e2b_logs_v1(struct api_call *call);
+void e2b_logs_v2(struct api_call *call);
+void e2b_snapshot_create(struct api_call *call);
+void e2b_snapshot_list(struct api_call *call);
+void e2b_fork(struct api_call *call);
 void e2b_keys_list(struct api_call *call);
 void e2b_keys_create(struct api_call *call);
 void e2b_keys_revoke(struct api_call *call);
@@ -27,3 +37,74 @@ int e2b_id(struct api_call *call, struct str *ret);
 void e2b_not_found(struct api_call *call, struct str id);
 /* A sandbox as lists show it: without tokens. */
 void e2b_write_listed(struct jsonw *w, const struct sandbox *sb);
+/* As create and connect answer, with its tokens; key as in jsonw_object. */
+void e2b_write_sandbox(struct api_call *call, struct jsonw *w, const char *key,
+	const struct sandbox *sb);
+void e2b_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb);
+void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
+
+/* What the network object asks of others than the firewall. */
+struct e2b_network {
+	bool is_private;
+	struct str mask_host;
+	struct json_bool internet;
+};
+/* Checks the object's JSON; answers 400 or 403 itself. */
+int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *ret);
+
+/* ---- keys, teams, the operator ---- */
+void e2b_keys_rename(struct api_call *call);
+void e2b_tokens_create(struct api_call *call);
+void e2b_tokens_delete(struct api_call *call);
+void e2b_teams_list(struct api_call *call);
+void e2b_team_metrics(struct api_call *call);
+void e2b_team_metrics_max(struct api_call *call);
+void e2b_nodes_list(struct api_call *call);
+void e2b_nodes_get(struct api_call *call);
+void e2b_nodes_set(struct api_call *call);
+void e2b_admin_counts(struct api_call *call);
+void e2b_admin_kill(struct api_call *call);
+void e2b_admin_cancel_builds(struct api_call *call);
+void e2b_admin_key_create(struct api_call *call);
+void e2b_admin_key_revoke(struct api_call *call);
+/* The team in the path; answers 404 itself. */
+const struct access_team *e2b_admin_team(struct api_call *call);
+
+/* ---- templates ---- */
+void e2b_templates_list(struct api_call *call); /* v1, and v2 in pages */
+void e2b_templates_get(struct api_call *call);
+void e2b_templates_alias(struct api_call *call);
+void e2b_templates_delete(struct api_call *call);
+void e2b_templates_patch(struct api_call *call);
+void e2b_tags_list(struct api_call *call);
+void e2b_tags_assign(struct api_call *call);
+void e2b_tags_remove(struct api_call *call);
+/* What a name, id or snapshot id stands for: a snapshot of the team, or a template. */
+struct e2b_template {
+	const struct sandbox_snapshot *snap; /* NULL: it is the template */
+	struct template t;
+};
+/* Answers the error itself. */
+int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_template *ret);
+/* A snapshot's image stands for its build. */
+void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SIZE]);
+
+/* ---- secrets, volumes ---- */
+void e2b_secrets_list(struct api_call *call);
+void e2b_secrets_create(struct api_call *call);
+void e2b_secrets_get(struct api_call *call);
+void e2b_secrets_update(struct api_call *call);
+void e2b_secrets_remove(struct api_call *call);
+void e2b_volumes_list(struct api_call *call);
+void e2b_volumes_create(struct api_call *call);
+void e2b_volumes_get(struct api_call *call);
+void e2b_volumes_remove(struct api_call *call);
+void e2b_content_stat(struct api_call *call);
+void e2b_content_patch(struct api_call *call);
+void e2b_content_remove(struct api_call *call);
+void e2b_content_list(struct api_call *call);
+void e2b_content_mkdir(struct api_call *call);
+void e2b_content_read(struct api_call *call);
+void e2b_content_write(struct api_call *call);
+
+void e2b_openapi(struct api_call *call);

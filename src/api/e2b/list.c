@@ -4,7 +4,7 @@
 struct filter {
 	struct json_pair *metadata;
 	size_t n_metadata;
-	bool running, ascending;
+	bool running, paused, ascending;
 	int64_t started_after_us;
 	const char *template_id; /* NULL: any */
 	bool no_match;           /* a template that does not exist */
@@ -17,7 +17,7 @@ struct filter {
 struct page {
 	const struct filter *filter;
 	const struct sandbox **v;
-	size_t n, cap;
+	size_t n, cap, n_running;
 };
 
 static bool metadata_matches(const struct sandbox *sb, const struct filter *f)
@@ -39,13 +39,15 @@ static void collect(void *arg, const struct sandbox *sb)
 	struct page *page = arg;
 	const struct filter *f = page->filter;
 
-	if (f->no_match || !f->running || !metadata_matches(sb, f) ||
-		sb->started_us < f->started_after_us)
+	if (f->no_match || !(sandbox_is_paused(sb) ? f->paused : f->running) ||
+		!metadata_matches(sb, f) || sb->started_us < f->started_after_us)
 		return;
 	if (f->template_id && strcmp(f->template_id, sb->template_id) != 0)
 		return;
-	if (page->n < page->cap)
-		page->v[page->n++] = sb;
+	if (page->n == page->cap)
+		return;
+	page->v[page->n++] = sb;
+	page->n_running += !sandbox_is_paused(sb);
 }
 
 /* Newest first; of the same microsecond, by id. Ascending is the exact reverse. */
@@ -143,11 +145,13 @@ static int parse_states(struct str text, struct filter *f)
 {
 	struct str state;
 
-	f->running = false;
+	f->running = f->paused = false;
 	while (str_split(&text, ',', &state)) {
 		if (str_is(state, "running"))
 			f->running = true;
-		else if (!str_is(state, "paused"))
+		else if (str_is(state, "paused"))
+			f->paused = true;
+		else
 			return -EINVAL;
 	}
 	return 0;
@@ -155,12 +159,18 @@ static int parse_states(struct str text, struct filter *f)
 
 static int parse_template(struct api_call *call, struct str text, struct filter *f)
 {
+	const struct sandbox_snapshot *snap =
+		sandbox_find_snapshot(call->api->config.sandboxes, call->key.team_id, text);
 	struct template *t = arena_alloc(http_arena(call->x), sizeof *t);
 
 	if (!t || str_find(text, ':') >= 0)
 		return -EINVAL;
-	f->no_match = template_find(call->api->config.templates, text, t, NULL) < 0;
-	f->template_id = t->id;
+	if (snap)
+		f->template_id = arena_dup(http_arena(call->x), str_of(snap->template_id));
+	else
+		f->no_match = template_find(call->api->config.templates, text, t, NULL) < 0;
+	if (!f->template_id)
+		f->template_id = t->id;
 	return 0;
 }
 
@@ -175,7 +185,10 @@ static int parse_filter(struct api_call *call, struct filter *f)
 		   token = http_query_value(call->x, "nextToken");
 	const char *wrong = NULL;
 
-	*f = (struct filter){ .running = true, .limit = 100, .ascending = str_is(order, "asc") };
+	*f = (struct filter){ .running = true,
+		.paused = true,
+		.limit = 100,
+		.ascending = str_is(order, "asc") };
 	if (api_query_int(call, "limit", 1, 100, &f->limit) < 0)
 		return -EINVAL;
 	if (metadata.n && parse_metadata(call, metadata, f) < 0)
@@ -224,7 +237,7 @@ static void write_page(struct api_call *call, const struct page *page, struct js
 
 		if (!after_cursor(sb, f))
 			continue;
-		if (shown == f->limit) {
+		if (last && shown == f->limit) {
 			add_cursor(call, last, f->ascending);
 			break;
 		}
@@ -245,7 +258,7 @@ static void reply_list(struct api_call *call, const struct filter *f, bool total
 	if (collect_page(call, f, &page) < 0)
 		return;
 	if (totals && f->running) {
-		int n = snprintf(total, sizeof total, "%zu", page.n);
+		int n = snprintf(total, sizeof total, "%zu", page.n_running);
 
 		http_add_header(call->x, "X-Total-Running", str_make(total, (size_t)n));
 	}

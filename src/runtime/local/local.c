@@ -109,6 +109,9 @@ static void local_create(struct runtime *rt, const struct runtime_spec *spec, do
 	call->done = done;
 	(void)snprintf(call->request.template_name, sizeof call->request.template_name, "%s",
 		spec->template_name);
+	if (spec->image)
+		(void)snprintf(call->request.image_name, sizeof call->request.image_name, "%s",
+			spec->image);
 	call->request.memory_bytes = (uint64_t)spec->memory_mb << 20;
 	call->request.disk_bytes = (uint64_t)spec->disk_mb << 20;
 	call->request.cpu_percent = (uint32_t)spec->cpu_count * 100;
@@ -128,13 +131,56 @@ static void local_destroy(struct runtime *rt, const char *id, done_fn done, void
 	local_ask(local_from(rt), call);
 }
 
-static void local_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
+static void ask_each(struct runtime *rt, enum warden_op op, runtime_each_fn each, done_fn done,
+	void *arg)
 {
-	struct call *call = call_new(WARDEN_LIST, "", arg);
+	struct call *call = call_new(op, "", arg);
 
 	call->done = done;
 	call->each = each;
 	local_ask(local_from(rt), call);
+}
+
+static void local_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
+{
+	ask_each(rt, WARDEN_LIST, each, done, arg);
+}
+
+static void local_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
+{
+	ask_each(rt, WARDEN_IMAGES, each, done, arg);
+}
+
+/* A plain question about one sandbox, one image, or both. */
+static void ask_done(struct runtime *rt, enum warden_op op, const char *id, const char *image,
+	done_fn done, void *arg)
+{
+	struct call *call = call_new(op, id, arg);
+
+	call->done = done;
+	(void)snprintf(call->request.image_name, sizeof call->request.image_name, "%s", image);
+	local_ask(local_from(rt), call);
+}
+
+static void local_pause(struct runtime *rt, const char *id, done_fn done, void *arg)
+{
+	ask_done(rt, WARDEN_FREEZE, id, "", done, arg);
+}
+
+static void local_resume(struct runtime *rt, const char *id, done_fn done, void *arg)
+{
+	ask_done(rt, WARDEN_THAW, id, "", done, arg);
+}
+
+static void local_save(struct runtime *rt, const char *id, const char *image, done_fn done,
+	void *arg)
+{
+	ask_done(rt, WARDEN_SAVE, id, image, done, arg);
+}
+
+static void local_discard(struct runtime *rt, const char *image, done_fn done, void *arg)
+{
+	ask_done(rt, WARDEN_DISCARD, "", image, done, arg);
 }
 
 /* ---- dialling ---- */
@@ -249,6 +295,11 @@ static const struct runtime_ops local_ops = {
 	.destroy = local_destroy,
 	.dial = local_dial,
 	.list = local_list,
+	.pause = local_pause,
+	.resume = local_resume,
+	.save = local_save,
+	.discard = local_discard,
+	.list_images = local_list_images,
 };
 
 int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,

@@ -116,7 +116,7 @@ static void handle(struct local *local, const struct warden_reply *reply, const 
 	case WARDEN_LISTED:
 		call = call_of(local, reply->tag);
 		if (call && call->each)
-			call->each(call->arg, reply->id);
+			call->each(call->arg, reply->id, reply->is_frozen != 0);
 		break;
 	case WARDEN_EXITED:
 		if (local->base.exited)

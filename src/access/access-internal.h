@@ -1,0 +1,34 @@
+/* The access room's own objects, shared by its files. */
+#pragma once
+
+#include "access/access.h"
+#include "loop/loop.h"
+
+enum {
+	HASH_SIZE = 2 * SHA256_SIZE + 1
+};
+
+struct entry { /* a live key */
+	struct access_key key;
+	char hash[HASH_SIZE];
+	bool used;        /* since last_used_us was written */
+	struct list node; /* oldest first */
+};
+
+struct team {
+	struct access_team view;
+	struct list node; /* oldest first */
+};
+
+struct access_book {
+	struct store *store;
+	struct loop *loop; /* NULL: when a key was used is not kept */
+	struct loop_timer timer;
+	int64_t use_after_ms;
+	struct map by_hash;
+	struct list entries, teams;
+};
+
+int key_hash(struct str key, char hash[HASH_SIZE]);
+void book_add(struct access_book *book, const struct access_key *key, const char *hash);
+struct entry *book_find(struct access_book *book, const char *team_id, struct str id);

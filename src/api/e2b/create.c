@@ -1,0 +1,140 @@
+/* POST /sandboxes and /v2/sandboxes. */
+#include "api/e2b/e2b.h"
+
+struct auto_resume_in {
+	struct json_bool enabled;
+};
+static const struct json_field auto_resume_fields[] = {
+	JSON_FIELD(struct auto_resume_in, enabled, "enabled", JSON_BOOL),
+};
+static const struct json_shape auto_resume_shape =
+	JSON_SHAPE(struct auto_resume_in, auto_resume_fields, .ignore_unknown = true);
+
+struct mount_in {
+	struct str name, path;
+};
+static const struct json_field mount_fields[] = {
+	JSON_FIELD(struct mount_in, name, "name", JSON_STR),
+	JSON_FIELD(struct mount_in, path, "path", JSON_STR),
+};
+static const struct json_shape mount_shape =
+	JSON_SHAPE(struct mount_in, mount_fields, .ignore_unknown = true);
+
+struct create_in {
+	struct str template_id, network;
+	struct json_int timeout;
+	struct json_map metadata, env_vars;
+	struct json_bool secure, internet, auto_pause, auto_pause_memory;
+	struct auto_resume_in auto_resume;
+	struct json_list volume_mounts;
+};
+static const struct json_field create_fields[] = {
+	JSON_FIELD(struct create_in, template_id, "templateID", JSON_STR, .flags = JSON_REQUIRED,
+		.max = 256),
+	JSON_FIELD(struct create_in, timeout, "timeout", JSON_INT, .flags = JSON_LAX),
+	JSON_FIELD(struct create_in, metadata, "metadata", JSON_MAP, .flags = JSON_LAX,
+		.max = 1024),
+	JSON_FIELD(struct create_in, env_vars, "envVars", JSON_MAP, .flags = JSON_LAX, .max = 4096),
+	JSON_FIELD(struct create_in, secure, "secure", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct create_in, internet, "allow_internet_access", JSON_BOOL,
+		.flags = JSON_LAX),
+	JSON_FIELD(struct create_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct create_in, auto_pause_memory, "autoPauseMemory", JSON_BOOL,
+		.flags = JSON_LAX),
+	JSON_FIELD(struct create_in, auto_resume, "autoResume", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &auto_resume_shape),
+	JSON_FIELD(struct create_in, network, "network", JSON_RAW, .flags = JSON_LAX),
+	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS, .flags = JSON_LAX,
+		.shape = &mount_shape, .max = 64),
+};
+static const struct json_shape create_shape =
+	JSON_SHAPE(struct create_in, create_fields, .ignore_unknown = true);
+
+static void created(void *arg, int r, const struct sandbox *sb, const struct err *e)
+{
+	struct api_call *call = arg;
+
+	if (r < 0)
+		api_fail(call, e);
+	else
+		e2b_reply_sandbox(call, 201, sb);
+}
+
+static bool env_names_ok(const struct json_map *env)
+{
+	for (size_t i = 0; i < env->n; i++)
+		if (env->v[i].key.n == 0 || str_find(env->v[i].key, '=') >= 0)
+			return false;
+	return true;
+}
+
+static const char *wrong(const struct create_in *in, bool secure, const struct e2b_network *network)
+{
+	bool to_disk = in->auto_pause_memory.is_set && !in->auto_pause_memory.value;
+
+	if (!env_names_ok(&in->env_vars))
+		return "validation error: envVars: a name is empty or holds '='";
+	if (to_disk && !in->auto_pause.value)
+		return "autoPauseMemory: false needs autoPause: true";
+	if (to_disk && in->auto_resume.enabled.value)
+		return "autoResume needs memory to be kept: it excludes autoPauseMemory: false";
+	if (network->is_private && !secure)
+		return "network.allowPublicTraffic: false needs a secure sandbox";
+	if (in->volume_mounts.n)
+		return "volumes cannot be mounted by this server's runtime 'local' yet";
+	return NULL;
+}
+
+static struct sandbox_options options_of(const struct create_in *in,
+	const struct e2b_network *network)
+{
+	struct sandbox_options options = { .auto_resume = in->auto_resume.enabled.value,
+		.is_private = network->is_private,
+		.internet = in->internet,
+		.network = in->network,
+		.mask_host = network->mask_host };
+
+	if (in->auto_pause.value)
+		options.on_timeout = in->auto_pause_memory.is_set && !in->auto_pause_memory.value
+					     ? SANDBOX_TIMEOUT_TO_DISK
+					     : SANDBOX_TIMEOUT_PAUSE;
+	return options;
+}
+
+static void create(struct api_call *call, int64_t default_timeout_s, bool always_secure)
+{
+	struct e2b_network network = { 0 };
+	struct sandbox_spec spec;
+	struct create_in in;
+	const char *problem;
+
+	if (api_decode(call, &create_shape, &in, false) < 0)
+		return;
+	if (in.network.n && e2b_network_read(call, in.network, &network) < 0)
+		return;
+	spec = (struct sandbox_spec){
+		.team_id = call->key.team_id,
+		.actor = call->key.id,
+		.template_name = in.template_id,
+		.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s,
+		.secure = always_secure || in.secure.value,
+		.metadata = in.metadata,
+		.env_vars = in.env_vars,
+		.options = options_of(&in, &network),
+	};
+	problem = wrong(&in, spec.secure, &network);
+	if (problem)
+		api_fail_status(call, 400, problem);
+	else
+		sandbox_create(call->api->config.sandboxes, &spec, created, call);
+}
+
+void e2b_create_v1(struct api_call *call)
+{
+	create(call, 15, false);
+}
+
+void e2b_create_v2(struct api_call *call)
+{
+	create(call, 300, true);
+}

@@ -1,0 +1,48 @@
+/* A client that reaches every sandbox by one URL (E2B_SANDBOX_URL) makes signed file URLs that name
+ * no sandbox. But the signature is made with the sandbox's token, so the one whose token makes it
+ * right is meant. Whether it has expired, and everything else, is left to the guest. */
+#include "base/sign.h"
+#include "edge/edge-internal.h"
+
+struct search {
+	const struct sandbox_book *sandboxes;
+	struct signer signer;
+	struct str signature;
+	char *id;
+	bool found;
+};
+
+static void try_one(void *arg, const struct sandbox *sb)
+{
+	struct search *search = arg;
+	char token[SANDBOX_TOKEN_SIZE];
+
+	if (search->found || !sb->secure)
+		return;
+	sandbox_token(search->sandboxes, sb->id, token);
+	search->found = sign_matches(&search->signer, token, search->signature);
+	if (search->found)
+		(void)snprintf(search->id, SANDBOX_ID_SIZE, "%s", sb->id);
+	explicit_bzero(token, sizeof token);
+}
+
+enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct http_exchange *x,
+	char id[SANDBOX_ID_SIZE])
+{
+	struct search search = { .sandboxes = sandboxes, .id = id };
+	bool reads = str_is(http_method(x), "GET");
+	struct sign_claim claim = { .operation = reads ? "read" : "write" };
+
+	if (!str_is(http_path(x), "/files") || (!reads && !str_is(http_method(x), "POST")))
+		return SIGNED_NOT;
+	search.signature = http_query_value(x, "signature");
+	if (!search.signature.p)
+		return SIGNED_NOT;
+	claim.path = http_query_value(x, "path");
+	claim.user = http_query_value(x, "username");
+	if (sign_read_expiration(http_query_value(x, "signature_expiration"), &claim) < 0)
+		return SIGNED_EXPIRATION;
+	sign_begin(&search.signer, &claim);
+	sandbox_each(sandboxes, NULL, try_one, &search);
+	return search.found ? SIGNED_FOUND : SIGNED_WRONG;
+}

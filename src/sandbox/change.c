@@ -1,0 +1,392 @@
+/* Pausing and resuming. One change at a time with a sandbox: who comes meanwhile waits in its list
+ * and looks again afterwards, by id, since it may be gone by then.
+ *
+ * The order of the steps is what a crash may leave behind: memory is frozen before the row says
+ * paused and thawed before it says running, so reconciling only has to make the kernel follow the
+ * row. A disk is saved before the row names the image, and the image goes only after the row has
+ * stopped naming it; an image that no row names is removed at the next start. */
+#include "sandbox/sandbox-internal.h"
+
+/* ---- operations that wait their turn ---- */
+
+static void op_try(void *arg)
+{
+	struct op *op = arg;
+	struct live *live =
+		live_find(op->book, op->team_id[0] ? op->team_id : NULL, str_of(op->id));
+
+	if (live && !live_is_settled(live))
+		list_append(&live->waiters, &op->node);
+	else
+		op->run(op, live);
+}
+
+void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
+	void (*run)(struct op *op, struct live *live))
+{
+	op->book = book;
+	op->run = run;
+	list_init(&op->node);
+	(void)snprintf(op->team_id, sizeof op->team_id, "%s", team_id ? team_id : "");
+	(void)snprintf(op->id, sizeof op->id, "%.*s", STR_ARG(id));
+	if (id.n >= sizeof op->id)
+		op->id[0] = '\0'; /* no sandbox is called so, and none may match a part of it */
+	loop_defer(book->config.loop, &op->task, op_try, op);
+}
+
+int op_not_found(const struct op *op, struct err *e)
+{
+	return err_set(e, -ENOENT, "Sandbox \"%s\" doesn't exist or you don't have access to it",
+		op->id);
+}
+
+bool live_is_settled(const struct live *live)
+{
+	return live->saving == 0 &&
+	       (live->view.state == SANDBOX_RUNNING || live->view.state == SANDBOX_PAUSED);
+}
+
+static void wake_waiters(struct live *live)
+{
+	LIST_EACH(&live->waiters, node)
+	{
+		struct op *op = container_of(node, struct op, node);
+
+		list_remove(&op->node);
+		loop_defer(op->book->config.loop, &op->task, op_try, op);
+	}
+}
+
+void live_settle(struct live *live, enum sandbox_state state)
+{
+	live->view.state = state;
+	if (state == SANDBOX_RUNNING)
+		live_arm(live);
+	wake_waiters(live);
+}
+
+/* ---- pause ---- */
+
+struct pause {
+	struct op op;
+	struct live *live;
+	bool keep_memory;
+	int64_t began_us;
+	char image[SANDBOX_ID_SIZE];
+	struct err e;
+	done_fn done;
+	void *arg;
+};
+
+static void pause_end(struct pause *p, int r, const struct err *e)
+{
+	if (p->done)
+		p->done(p->arg, r, e);
+	p->op.book->in_flight--;
+	free(p);
+}
+
+/* It runs on as before; the one who asked hears why. A sandbox that is no more is ended instead. */
+static void pause_undone(void *arg, int r, const struct err *e)
+{
+	struct pause *p = arg;
+
+	(void)e;
+	if (r == -ENOENT)
+		live_end(p->live, SANDBOX_END_INFRASTRUCTURE, "system",
+			"it was gone when it was to be paused", NULL, NULL);
+	else
+		live_settle(p->live, SANDBOX_RUNNING);
+	pause_end(p, p->e.code, &p->e);
+}
+
+static void pause_failed(struct pause *p, const struct err *e)
+{
+	p->e = *e;
+	log_error("sandbox.pause_failed", "sandbox=%s err=%s", p->live->view.id,
+		log_quote(str_of(e->msg)));
+	runtime_resume(p->op.book->config.runtime, p->live->view.id, pause_undone, p);
+}
+
+static void pause_complete(void *arg, int r, const struct err *e)
+{
+	struct pause *p = arg;
+
+	(void)r;
+	(void)e;
+	log_info("sandbox.paused", "sandbox=%s memory=%d us=%" PRId64, p->live->view.id,
+		p->keep_memory, time_now_us() - p->began_us);
+	CRASH_POINT("pause.complete");
+	live_settle(p->live, SANDBOX_PAUSED);
+	pause_end(p, 0, NULL);
+}
+
+static void pause_recorded(void *arg, int r, const struct err *e)
+{
+	struct pause *p = arg;
+
+	CRASH_POINT("pause.recorded");
+	if (r < 0) {
+		p->live->view.image[0] = '\0';
+		runtime_discard(p->op.book->config.runtime, p->image, done_nothing, NULL);
+		pause_failed(p, e);
+	} else if (p->keep_memory) {
+		pause_complete(p, 0, NULL);
+	} else {
+		runtime_destroy(p->op.book->config.runtime, p->live->view.id, pause_complete, p);
+	}
+}
+
+static void pause_record(struct pause *p)
+{
+	struct sandbox *sb = &p->live->view;
+
+	sb->paused_us = time_wall_us();
+	(void)snprintf(sb->image, sizeof sb->image, "%s", p->image);
+	rows_paused(p->op.book->config.store, sb, p->image, pause_recorded, p);
+}
+
+static void pause_saved(void *arg, int r, const struct err *e)
+{
+	struct pause *p = arg;
+
+	CRASH_POINT("pause.saved");
+	if (r < 0)
+		pause_failed(p, e);
+	else
+		pause_record(p);
+}
+
+static void pause_frozen(void *arg, int r, const struct err *e)
+{
+	struct pause *p = arg;
+
+	CRASH_POINT("pause.frozen");
+	if (r < 0) {
+		pause_failed(p, e);
+	} else if (p->keep_memory) {
+		pause_record(p);
+	} else {
+		make_image_name(p->image, 'p');
+		runtime_save(p->op.book->config.runtime, p->live->view.id, p->image, pause_saved,
+			p);
+	}
+}
+
+static void pause_run(struct op *op, struct live *live)
+{
+	struct pause *p = container_of(op, struct pause, op);
+	struct err e = { 0 };
+
+	if (!live) {
+		(void)op_not_found(op, &e);
+		pause_end(p, e.code, &e);
+		return;
+	}
+	if (live->view.state == SANDBOX_PAUSED) {
+		(void)err_set(&e, -EEXIST, "Sandbox \"%s\" is already paused", live->view.id);
+		pause_end(p, e.code, &e);
+		return;
+	}
+	p->live = live;
+	p->began_us = time_now_us();
+	live->view.state = SANDBOX_PAUSING;
+	loop_timer_cancel(&live->timer);
+	runtime_pause(op->book->config.runtime, live->view.id, pause_frozen, p);
+}
+
+void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id, bool keep_memory,
+	done_fn done, void *arg)
+{
+	struct pause *p = XNEW(struct pause);
+
+	p->keep_memory = keep_memory;
+	p->done = done;
+	p->arg = arg;
+	book->in_flight++;
+	op_start(&p->op, book, team_id, id, pause_run);
+}
+
+/* ---- resume ---- */
+
+struct resume {
+	struct op op;
+	struct live *live;
+	struct sandbox_resume how;
+	int64_t began_us;
+	char image[SANDBOX_ID_SIZE]; /* booted from: to be removed afterwards */
+	sandbox_resumed_fn fn;
+	void *arg;
+};
+
+static void resume_end(struct resume *p, int r, bool resumed, const struct err *e)
+{
+	p->fn(p->arg, r, resumed, r < 0 ? NULL : &p->live->view, e);
+	p->op.book->in_flight--;
+	free(p);
+}
+
+static void resume_failed(struct resume *p, int r, const struct err *e)
+{
+	struct err mine = *e;
+
+	log_error("sandbox.resume_failed", "sandbox=%s err=%s", p->live->view.id,
+		log_quote(str_of(e->msg)));
+	/* Its memory is gone only if the runtime says so; its disk image is still there. */
+	if (r == -ENOENT && !p->live->view.image[0])
+		live_end(p->live, SANDBOX_END_INFRASTRUCTURE, "system",
+			"it was gone when it was to be resumed", NULL, NULL);
+	else
+		live_settle(p->live, SANDBOX_PAUSED);
+	resume_end(p, r, false, &mine);
+}
+
+static void resume_recorded(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+
+	CRASH_POINT("resume.recorded");
+	if (r < 0)
+		log_error("sandbox.row_failed", "sandbox=%s err=%s", p->live->view.id,
+			log_quote(str_of(e->msg)));
+	if (p->image[0])
+		runtime_discard(p->op.book->config.runtime, p->image, done_nothing, NULL);
+	log_info("sandbox.resumed", "sandbox=%s us=%" PRId64, p->live->view.id,
+		time_now_us() - p->began_us);
+	live_settle(p->live, SANDBOX_RUNNING);
+	resume_end(p, 0, true, NULL);
+}
+
+static void resume_running(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+	struct sandbox *sb = &p->live->view;
+
+	CRASH_POINT("resume.running");
+	if (r < 0) {
+		resume_failed(p, r, e);
+		return;
+	}
+	sb->run_started_us = time_wall_us();
+	sb->end_us = sb->run_started_us + p->how.timeout_s * 1000000;
+	sb->paused_us = 0;
+	sb->image[0] = '\0';
+	rows_resumed(p->op.book->config.store, sb, resume_recorded, p);
+}
+
+static void resume_boot(struct resume *p)
+{
+	(void)snprintf(p->image, sizeof p->image, "%s", p->live->view.image);
+	live_boot(p->live, p->image, resume_running, p);
+}
+
+/* A fresh boot is wanted of one whose memory was kept: its disk is saved, then it is as if it had
+ * been paused to disk. */
+static void cold_destroyed(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+
+	CRASH_POINT("resume.destroyed");
+	if (r < 0)
+		resume_failed(p, r, e);
+	else
+		resume_boot(p);
+}
+
+static void cold_recorded(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+
+	if (r < 0)
+		resume_failed(p, r, e);
+	else
+		runtime_destroy(p->op.book->config.runtime, p->live->view.id, cold_destroyed, p);
+}
+
+static void cold_saved(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+
+	CRASH_POINT("resume.saved");
+	if (r < 0) {
+		resume_failed(p, r, e);
+		return;
+	}
+	(void)snprintf(p->live->view.image, sizeof p->live->view.image, "%s", p->image);
+	rows_paused(p->op.book->config.store, &p->live->view, p->image, cold_recorded, p);
+}
+
+static void connect_recorded(void *arg, int r, const struct err *e)
+{
+	struct resume *p = arg;
+
+	p->live = live_find(p->op.book, NULL,
+		str_of(p->op.id)); /* a write is long enough to be killed */
+	if (r >= 0 && !p->live) {
+		struct err gone = { 0 };
+
+		r = op_not_found(&p->op, &gone);
+		resume_end(p, r, false, &gone);
+		return;
+	}
+	resume_end(p, r, false, e);
+}
+
+/* A running one: its end is moved later, never earlier. */
+static void connect_running(struct resume *p)
+{
+	struct sandbox *sb = &p->live->view;
+	int64_t latest_us = sb->run_started_us + p->op.book->config.limits.max_timeout_s * 1000000;
+	int64_t end_us = MIN(time_wall_us() + p->how.timeout_s * 1000000, latest_us);
+
+	if (end_us <= sb->end_us) {
+		resume_end(p, 0, false, NULL);
+		return;
+	}
+	sb->end_us = end_us;
+	live_arm(p->live);
+	rows_set_end(p->op.book->config.store, sb->id, end_us, connect_recorded, p);
+}
+
+static void resume_run(struct op *op, struct live *live)
+{
+	struct resume *p = container_of(op, struct resume, op);
+	struct runtime *runtime = op->book->config.runtime;
+	struct err e = { 0 };
+
+	if (!live) {
+		(void)op_not_found(op, &e);
+		resume_end(p, e.code, false, &e);
+		return;
+	}
+	p->live = live;
+	p->began_us = time_now_us();
+	if (live->view.state == SANDBOX_RUNNING && p->how.only_paused) {
+		(void)err_set(&e, -EEXIST, "Sandbox \"%s\" is already running", live->view.id);
+		resume_end(p, e.code, false, &e);
+	} else if (live->view.state == SANDBOX_RUNNING) {
+		connect_running(p);
+	} else if (live->view.image[0]) {
+		live->view.state = SANDBOX_RESUMING;
+		resume_boot(p);
+	} else if (p->how.cold) {
+		live->view.state = SANDBOX_RESUMING;
+		make_image_name(p->image, 'p');
+		runtime_save(runtime, live->view.id, p->image, cold_saved, p);
+	} else {
+		live->view.state = SANDBOX_RESUMING;
+		runtime_resume(runtime, live->view.id, resume_running, p);
+	}
+}
+
+void sandbox_connect(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_resume *how, sandbox_resumed_fn fn, void *arg)
+{
+	struct resume *p = XNEW(struct resume);
+
+	p->how = *how;
+	p->fn = fn;
+	p->arg = arg;
+	book->in_flight++;
+	op_start(&p->op, book, team_id, id, resume_run);
+}

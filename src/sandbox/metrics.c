@@ -1,0 +1,159 @@
+/* Samples of every running sandbox, asked of its guest each few seconds and kept in memory. When a
+ * sandbox's ring is full every second sample goes and the step doubles: a day costs what an hour
+ * does. */
+#include "http/http.h"
+#include "sandbox/sandbox-internal.h"
+
+enum {
+	STEP_MS = 5000,
+	KEPT = 240,
+	ANSWER_BYTES = 4096,
+	ANSWER_MS = 4000,
+};
+
+struct samples {
+	struct sandbox_sample v[KEPT];
+	int n;
+	int64_t step_us, last_us;
+	bool is_asking;
+};
+
+struct question {
+	struct sandbox_book *book;
+	char id[SANDBOX_ID_SIZE];
+};
+
+void samples_free(struct live *live)
+{
+	free(live->samples);
+	live->samples = NULL;
+}
+
+static void add_sample(struct samples *s, const struct sandbox_sample *sample)
+{
+	if (s->n == KEPT) {
+		for (int i = 0; i < KEPT / 2; i++)
+			s->v[i] = s->v[2 * i + 1];
+		s->n = KEPT / 2;
+		s->step_us *= 2;
+	}
+	s->v[s->n++] = *sample;
+}
+
+struct metrics_in {
+	struct str cpu;
+	struct json_int mem_total, mem_used, mem_cache, disk_used, disk_total;
+};
+static const struct json_field metrics_fields[] = {
+	JSON_FIELD(struct metrics_in, cpu, "cpu_used_pct", JSON_RAW),
+	JSON_FIELD(struct metrics_in, mem_total, "mem_total", JSON_INT),
+	JSON_FIELD(struct metrics_in, mem_used, "mem_used", JSON_INT),
+	JSON_FIELD(struct metrics_in, mem_cache, "mem_cache", JSON_INT),
+	JSON_FIELD(struct metrics_in, disk_used, "disk_used", JSON_INT),
+	JSON_FIELD(struct metrics_in, disk_total, "disk_total", JSON_INT),
+};
+static const struct json_shape metrics_shape =
+	JSON_SHAPE(struct metrics_in, metrics_fields, .ignore_unknown = true);
+
+/* What a guest says is the sandbox's word: kept within its own limits, used for nothing but
+ * display. */
+static void take_answer(struct live *live, struct str body)
+{
+	struct arena *arena = arena_new(ANSWER_BYTES * 8);
+	struct metrics_in in;
+
+	if (json_decode(arena, body, &metrics_shape, &in, NULL) == 0) {
+		struct sandbox_sample sample = { .at_us = time_wall_us(),
+			.cpu_pct = in.cpu.n ? strtod(in.cpu.p, NULL) : 0,
+			.mem_used = MAX(in.mem_used.value, 0),
+			.mem_total = live->view.memory_mb << 20,
+			.mem_cache = MAX(in.mem_cache.value, 0),
+			.disk_used = MAX(in.disk_used.value, 0),
+			.disk_total = MAX(in.disk_total.value, 0) };
+
+		if (!(sample.cpu_pct >= 0 && sample.cpu_pct <= 100000))
+			sample.cpu_pct = 0;
+		add_sample(live->samples, &sample);
+	}
+	(void)arena_free(arena);
+}
+
+static void answered(void *arg, int r, int status, struct str body, const struct err *e)
+{
+	struct question *q = arg;
+	struct live *live = live_find(q->book, NULL, str_of(q->id));
+
+	(void)e;
+	if (live && live->samples) {
+		live->samples->is_asking = false;
+		if (r >= 0 && status == 200)
+			take_answer(live, body);
+	}
+	free(q);
+}
+
+static void dialled(void *arg, int fd, const struct err *e)
+{
+	struct question *q = arg;
+	struct http_request request = { .method = "GET",
+		.target = "/metrics",
+		.host = "localhost",
+		.max_bytes = ANSWER_BYTES,
+		.timeout_ms = ANSWER_MS };
+	char token[SANDBOX_TOKEN_SIZE], headers[128];
+
+	if (fd < 0) {
+		answered(q, fd, 0, STR_NONE, e);
+		return;
+	}
+	sandbox_token(q->book, q->id, token);
+	(void)snprintf(headers, sizeof headers, "X-Access-Token: %s\r\n", token);
+	request.headers = headers;
+	http_request(q->book->config.loop, fd, &request, answered, q);
+}
+
+static void ask(struct live *live)
+{
+	struct question *q;
+
+	if (!live->samples) {
+		live->samples = XNEW(struct samples);
+		live->samples->step_us = STEP_MS * 1000;
+	}
+	if (live->samples->is_asking ||
+		time_wall_us() - live->samples->last_us < live->samples->step_us - STEP_MS * 500)
+		return;
+	live->samples->is_asking = true;
+	live->samples->last_us = time_wall_us();
+	q = XNEW(struct question);
+	q->book = live->book;
+	memcpy(q->id, live->view.id, sizeof q->id);
+	runtime_dial(live->book->config.runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, q);
+}
+
+static void on_step(void *arg)
+{
+	struct sandbox_book *book = arg;
+	struct live *live;
+	size_t at = 0;
+
+	while ((live = map_next(&book->by_id, &at)))
+		if (live->view.state == SANDBOX_RUNNING)
+			ask(live);
+	loop_timer_set(&book->sampler, loop_now_ms(book->config.loop) + STEP_MS);
+}
+
+void metrics_start(struct sandbox_book *book)
+{
+	loop_timer_init(&book->sampler, book->config.loop, on_step, book);
+	loop_timer_set(&book->sampler, loop_now_ms(book->config.loop) + STEP_MS);
+}
+
+void sandbox_each_sample(const struct sandbox_book *book, const char *team_id, struct str id,
+	void (*fn)(void *arg, const struct sandbox_sample *sample), void *arg)
+{
+	const struct live *live = live_find(book, team_id, id);
+
+	for (int i = 0; live && live->samples && i < live->samples->n; i++)
+		fn(arg, &live->samples->v[i]);
+}

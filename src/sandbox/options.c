@@ -1,0 +1,107 @@
+/* The request's options as one JSON column, and the environment, which may hold secrets, sealed. */
+#include "sandbox/sandbox-internal.h"
+
+static const char *const timeout_names[] = {
+	[SANDBOX_TIMEOUT_KILL] = "kill",
+	[SANDBOX_TIMEOUT_PAUSE] = "pause",
+	[SANDBOX_TIMEOUT_TO_DISK] = "disk",
+};
+
+struct options_in {
+	struct str on_timeout, network, mask_host;
+	struct json_bool auto_resume, is_private, internet;
+};
+static const struct json_field options_fields[] = {
+	JSON_FIELD(struct options_in, on_timeout, "onTimeout", JSON_STR),
+	JSON_FIELD(struct options_in, auto_resume, "autoResume", JSON_BOOL),
+	JSON_FIELD(struct options_in, is_private, "private", JSON_BOOL),
+	JSON_FIELD(struct options_in, internet, "internet", JSON_BOOL),
+	JSON_FIELD(struct options_in, network, "network", JSON_RAW),
+	JSON_FIELD(struct options_in, mask_host, "maskHost", JSON_STR),
+};
+static const struct json_shape options_shape =
+	JSON_SHAPE(struct options_in, options_fields, .ignore_unknown = true);
+
+void options_write(const struct sandbox_options *options, struct buf *out)
+{
+	struct jsonw w;
+
+	jsonw_init(&w, out);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "onTimeout", timeout_names[options->on_timeout]);
+	jsonw_bool(&w, "autoResume", options->auto_resume);
+	jsonw_bool(&w, "private", options->is_private);
+	if (options->internet.is_set)
+		jsonw_bool(&w, "internet", options->internet.value);
+	if (options->network.n)
+		jsonw_raw(&w, "network", options->network);
+	if (options->mask_host.n)
+		jsonw_str(&w, "maskHost", options->mask_host);
+	jsonw_end_object(&w);
+}
+
+int options_read(struct live *live, struct str json)
+{
+	struct options_in in;
+	int r = json_decode(live->arena, json, &options_shape, &in, NULL);
+
+	if (r < 0)
+		return r;
+	live->view.options = (struct sandbox_options){ .auto_resume = in.auto_resume.value,
+		.is_private = in.is_private.value,
+		.internet = in.internet,
+		.network = in.network,
+		.mask_host = in.mask_host };
+	for (size_t i = 0; i < ARRAY_SIZE(timeout_names); i++)
+		if (str_is(in.on_timeout, timeout_names[i]))
+			live->view.options.on_timeout = (enum sandbox_timeout)i;
+	return 0;
+}
+
+static void env_key(const struct sandbox_book *book, uint8_t key[SHA256_SIZE])
+{
+	hmac_sha256(book->config.seed, STR("sandbox-environment"), key);
+}
+
+void env_seal(const struct live *live, struct buf *out)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(2 << 20);
+	uint8_t key[SHA256_SIZE];
+	struct jsonw w;
+
+	jsonw_init(&w, &text);
+	jsonw_object(&w, NULL);
+	jsonw_map(&w, "env", &live->env);
+	jsonw_end_object(&w);
+	env_key(live->book, key);
+	if (seal_text(key, buf_str(&text), out) < 0)
+		out->failed = true;
+	if (text.p)
+		explicit_bzero(text.p, text.n);
+}
+
+struct env_in {
+	struct json_map env;
+};
+
+int env_unseal(struct live *live, struct str sealed)
+{
+	static const struct json_field fields[] = { JSON_FIELD(struct env_in, env, "env",
+		JSON_MAP) };
+	static const struct json_shape shape = JSON_SHAPE(struct env_in, fields);
+	CLEANUP(buf_done) struct buf text = BUF_INIT(2 << 20);
+	struct env_in in = { 0 };
+	uint8_t key[SHA256_SIZE];
+	int r;
+
+	if (!sealed.n)
+		return 0;
+	env_key(live->book, key);
+	r = unseal_text(key, sealed, &text);
+	if (r >= 0)
+		r = json_decode(live->arena, buf_str(&text), &shape, &in, NULL);
+	if (text.p)
+		explicit_bzero(text.p, text.n);
+	live->env = in.env;
+	return r;
+}

@@ -1,0 +1,123 @@
+/* The snapshots table: one row names one saved image. */
+#include "sandbox/sandbox-internal.h"
+
+struct snap_job {
+	struct sandbox_snapshot snap;
+	char replaced[SANDBOX_ID_SIZE], actor[SANDBOX_TEAM_SIZE];
+	done_fn done;
+	void *arg;
+};
+
+static void job_done(void *arg, int r, const struct err *e)
+{
+	struct snap_job *job = arg;
+
+	job->done(job->arg, MIN(r, 0), e);
+	free(job);
+}
+
+static int remove_row(struct store_tx *tx, const char *image, struct err *e)
+{
+	return store_exec(tx, "DELETE FROM snapshots WHERE image = $1", STORE_PARAMS(P_TEXT(image)),
+		e);
+}
+
+static int insert(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct snap_job *job = arg;
+	const struct sandbox_snapshot *s = &job->snap;
+	struct store_event event = { job->actor, "snapshot.created", s->sandbox_id, STR_NONE };
+	int r = 0;
+
+	if (job->replaced[0])
+		r = remove_row(tx, job->replaced, e);
+	if (r >= 0)
+		r = store_exec(tx,
+			"INSERT INTO snapshots (image, team_id, template_id, alias, tag, "
+			"base_template, sandbox_id, "
+			"cpu_count, memory_mb, disk_mb, created_us) "
+			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+			STORE_PARAMS(P_TEXT(s->image), P_TEXT(s->team_id), P_TEXT(s->template_id),
+				P_STR(s->alias[0] ? str_of(s->alias) : STR_NONE), P_TEXT(s->tag),
+				P_TEXT(s->base_template), P_TEXT(s->sandbox_id),
+				P_INT(s->cpu_count), P_INT(s->memory_mb), P_INT(s->disk_mb),
+				P_INT(s->created_us)),
+			e);
+	return r < 0 ? r : store_add_event(tx, &event, e);
+}
+
+void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
+	const char *replaced, const char *actor, done_fn done, void *arg)
+{
+	struct snap_job *job = XNEW(struct snap_job);
+
+	job->snap = *snap;
+	(void)snprintf(job->replaced, sizeof job->replaced, "%s", replaced);
+	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
+	job->done = done;
+	job->arg = arg;
+	store_run(store, insert, job_done, job);
+}
+
+static int delete_row(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct snap_job *job = arg;
+	struct store_event event = { job->actor, "snapshot.deleted", job->snap.image, STR_NONE };
+	int r = remove_row(tx, job->snap.image, e);
+
+	return r < 0 ? r : store_add_event(tx, &event, e);
+}
+
+void snap_rows_delete(struct store *store, const char *image, const char *actor, done_fn done,
+	void *arg)
+{
+	struct snap_job *job = XNEW(struct snap_job);
+
+	(void)snprintf(job->snap.image, sizeof job->snap.image, "%s", image);
+	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
+	job->done = done;
+	job->arg = arg;
+	store_run(store, delete_row, job_done, job);
+}
+
+static void copy_column(const struct store_row *row, int column, char *to, size_t size)
+{
+	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
+}
+
+static int load_row(void *arg, const struct store_row *row, struct err *e)
+{
+	struct snap *snap = XNEW(struct snap);
+	struct sandbox_snapshot *s = &snap->view;
+
+	(void)e;
+	copy_column(row, 0, s->image, sizeof s->image);
+	copy_column(row, 1, s->team_id, sizeof s->team_id);
+	copy_column(row, 2, s->template_id, sizeof s->template_id);
+	copy_column(row, 3, s->alias, sizeof s->alias);
+	copy_column(row, 4, s->tag, sizeof s->tag);
+	copy_column(row, 5, s->base_template, sizeof s->base_template);
+	copy_column(row, 6, s->sandbox_id, sizeof s->sandbox_id);
+	s->cpu_count = store_int(row, 7);
+	s->memory_mb = store_int(row, 8);
+	s->disk_mb = store_int(row, 9);
+	s->created_us = store_int(row, 10);
+	list_append(arg, &snap->node);
+	return 0;
+}
+
+int snap_load(struct store_tx *tx, struct list *snaps, struct err *e)
+{
+	return store_query(tx,
+		"SELECT image, team_id, template_id, alias, tag, base_template, sandbox_id, "
+		"cpu_count, "
+		"memory_mb, disk_mb, created_us FROM snapshots ORDER BY created_us DESC, image",
+		NULL, 0, load_row, snaps, e);
+}
+
+void snap_list_free(struct list *snaps)
+{
+	LIST_EACH(snaps, node)
+	free(container_of(node, struct snap, node));
+	list_init(snaps);
+}

@@ -1,0 +1,49 @@
+/* tls - HTTPS on the same port as HTTP.
+ * Owns:   the listening socket while TLS is on, handshakes with their limits and deadlines, the
+ * bytes between a client's TLS and the HTTP server, the certificate and its renewal. Uses:   base,
+ * loop, http, OpenSSL. Never:  looks into what it carries; checks who the client is.
+ *
+ * The first byte of a connection tells what it speaks. TLS (1.2 and newer, HTTP/1.1 by ALPN) is
+ * carried: the HTTP server gets one end of a socket pair and never learns of it. Plain HTTP is
+ * handed over as it is when the client is on this machine; others are told to use https, so that no
+ * key travels in the open by mistake. */
+#pragma once
+
+#include "http/http.h"
+
+/* The certificate and its key. They are read by a small process of their own, which stays what its
+ * parent was when it was made (root, that can read the key) and does nothing but open these two
+ * files when asked: so a renewed certificate is found whichever way it was put there (written over,
+ * renamed, a symlink turned), although the server itself may not read it. */
+struct tls_identity;
+/* Before threads, and before root is given up. Reads and checks both files. */
+int tls_identity_open(const char *certificate, const char *key, struct tls_identity **ret,
+	struct err *e);
+struct tls_identity *tls_identity_free(struct tls_identity *identity);
+DEFINE_CLEANUP(struct tls_identity, tls_identity_free)
+/* Reads the files again. New connections get what is in them; open ones go on as they are, and when
+ * the files are not good everything stays as it was. One at a time. */
+void tls_identity_reload(struct tls_identity *identity, struct loop *loop, done_fn done, void *arg);
+int64_t tls_identity_expires_us(const struct tls_identity *identity); /* wall clock */
+
+struct tls_limits {                   /* zero: the default in parentheses */
+	int64_t handshake_timeout_ms; /* accepted to ready (10 s) */
+	int64_t stall_timeout_ms;     /* a client that takes none of what waits for it (60 s) */
+	size_t max_handshakes;        /* at once (1024); over it the oldest goes */
+};
+
+struct tls_server;
+/* Borrows loop, http and identity: all must outlive it. */
+struct tls_server *tls_server_new(struct loop *loop, struct http_server *http,
+	struct tls_identity *identity, const struct tls_limits *limits);
+/* Cuts what is left, without a callback. */
+struct tls_server *tls_server_free(struct tls_server *server);
+DEFINE_CLEANUP(struct tls_server, tls_server_free)
+/* Takes a listening socket, also when it fails. */
+int tls_server_take_listener(struct tls_server *server, int fd, struct err *e);
+/* Stops listening and ends handshakes; what is carried goes on. */
+void tls_server_close(struct tls_server *server);
+/* After the HTTP server has stopped: until the last bytes are with their clients, or the deadline
+ * (-ETIMEDOUT, the rest is cut). */
+void tls_server_drain(struct tls_server *server, int64_t deadline_ms, done_fn done, void *arg);
+size_t tls_server_connections(const struct tls_server *server); /* handshakes among them */

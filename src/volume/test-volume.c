@@ -1,0 +1,372 @@
+#include "volume/volume.h"
+
+#include <sys/stat.h>
+
+#include "test.h"
+
+struct scratch {
+	char dir[40], url[64];
+	struct loop *loop;
+	struct store *store;
+	struct volume_book *book;
+	int r, fd;
+	char id[UUID_SIZE];
+	struct volume_entry entry; /* the first, without its strings */
+	char text[1024];           /* error, or the paths of the entries */
+	struct volume_upload *up;
+};
+
+static int add_teams(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)arg;
+	return store_exec(tx,
+		"INSERT INTO teams (id, name, created_us) VALUES ('t1', 'one', 1), ('t2', 'two', "
+		"2)",
+		NULL, 0, e);
+}
+
+static int open_book(struct scratch *s, struct err *e)
+{
+	struct volume_book_config config = { .loop = s->loop, .store = s->store };
+	char path[64];
+
+	s->book = volume_book_free(s->book);
+	(void)snprintf(path, sizeof path, "%s/volumes", s->dir);
+	(void)dir_make(AT_FDCWD, path, 0700, e);
+	config.dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return volume_book_new(&config, &s->book, e);
+}
+
+static int scratch_open(struct scratch *s, struct err *e)
+{
+	int r;
+
+	(void)snprintf(s->dir, sizeof s->dir, "/tmp/atoll-volume-XXXXXX");
+	if (!mkdtemp(s->dir))
+		return -errno;
+	(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+	r = loop_new(&s->loop, e);
+	if (r >= 0)
+		r = store_open(s->loop, s->url, &s->store, e);
+	if (r >= 0)
+		r = store_run_now(s->store, add_teams, NULL, e);
+	return r < 0 ? r : open_book(s, e);
+}
+
+static void scratch_done(struct scratch *s)
+{
+	struct err e;
+
+	s->book = volume_book_free(s->book);
+	s->store = store_free(s->store);
+	s->loop = loop_free(s->loop);
+	(void)dir_remove_tree(AT_FDCWD, s->dir, &e);
+}
+
+/* ---- each operation, waited for ---- */
+
+static int wait_for(struct scratch *s)
+{
+	struct err e = { 0 };
+
+	return loop_run(s->loop, &e) < 0 ? -1 : s->r;
+}
+
+static void took(struct scratch *s, int r, const struct err *e)
+{
+	s->r = r;
+	if (r < 0)
+		(void)snprintf(s->text, sizeof s->text, "%s", e->msg);
+	loop_stop(s->loop);
+}
+
+static void done(void *arg, int r, const struct err *e)
+{
+	took(arg, r, e);
+}
+
+static void made(void *arg, int r, const struct volume *volume, const struct err *e)
+{
+	struct scratch *s = arg;
+
+	memcpy(s->id, volume->id, sizeof s->id);
+	took(s, r, e);
+}
+
+static void entries(void *arg, int r, const struct volume_entry *v, size_t n, const struct err *e)
+{
+	CLEANUP(buf_done) struct buf paths = BUF_INIT(sizeof(((struct scratch *)0)->text) - 1);
+	struct scratch *s = arg;
+
+	for (size_t i = 0; i < n; i++)
+		(void)buf_printf(&paths, "%.*s ", STR_ARG(v[i].path));
+	(void)snprintf(s->text, sizeof s->text, "%s", buf_str(&paths).p);
+	if (n)
+		s->entry = v[0];
+	took(s, r, e);
+}
+
+static void opened(void *arg, int fd, int64_t size, const struct err *e)
+{
+	struct scratch *s = arg;
+
+	s->fd = fd;
+	s->entry.size_bytes = size;
+	took(s, MIN(fd, 0), e);
+}
+
+static void upload_begun(void *arg, int r, struct volume_upload *up, const struct err *e)
+{
+	struct scratch *s = arg;
+
+	s->up = up;
+	took(s, r, e);
+}
+
+static int create(struct scratch *s, const char *team, const char *name)
+{
+	volume_create(s->book, team, str_of(name), "test", made, s);
+	return wait_for(s);
+}
+
+static struct volume_at at(const struct scratch *s, const char *path)
+{
+	return (struct volume_at){ volume_find(s->book, NULL, str_of(s->id)), str_of(path) };
+}
+
+static int make_dir(struct scratch *s, const char *path, bool parents)
+{
+	struct volume_at where = at(s, path);
+
+	volume_mkdir(s->book, &where, VOLUME_MODE_KEEP, parents, entries, s);
+	return wait_for(s);
+}
+
+static int stat_of(struct scratch *s, const char *path)
+{
+	struct volume_at where = at(s, path);
+
+	volume_stat(s->book, &where, entries, s);
+	return wait_for(s);
+}
+
+static int save(struct scratch *s, const char *path, const char *text, bool replace)
+{
+	struct volume_at where = at(s, path);
+	int r;
+
+	volume_upload(s->book, &where, VOLUME_MODE_KEEP, replace, upload_begun, s);
+	r = wait_for(s);
+	if (r < 0)
+		return r;
+	volume_upload_write(s->up, str_of(text), done, s);
+	r = wait_for(s);
+	if (r < 0)
+		return r;
+	volume_upload_finish(s->up, entries, s);
+	return wait_for(s);
+}
+
+static int read_back(struct scratch *s, const char *path, struct buf *out)
+{
+	struct volume_at where = at(s, path);
+	int r;
+
+	volume_open(s->book, &where, opened, s);
+	r = wait_for(s);
+	if (r < 0)
+		return r;
+	r = fd_read_all(s->fd, out);
+	(void)close(s->fd);
+	return r;
+}
+
+static int delete (struct scratch *s, const char *path)
+{
+	struct volume_at where = at(s, path);
+
+	volume_delete(s->book, &where, done, s);
+	return wait_for(s);
+}
+
+static int chmod_to(struct scratch *s, const char *path, int mode)
+{
+	struct volume_at where = at(s, path);
+
+	volume_chmod(s->book, &where, mode, entries, s);
+	return wait_for(s);
+}
+
+/* A path below the volume's directory, as somebody inside it would name it. */
+static const char *host_path(struct scratch *s, const char *name)
+{
+	(void)snprintf(s->text, sizeof s->text, "%s/volumes/%s/%s", s->dir, s->id, name);
+	return s->text;
+}
+
+static size_t left_over(const struct scratch *s)
+{
+	struct stat st;
+	char path[80];
+
+	(void)snprintf(path, sizeof path, "%s/volumes/.incoming", s->dir);
+	return stat(path, &st) == 0 ? (size_t)st.st_nlink : 0;
+}
+
+/* ---- tests ---- */
+
+TEST(volumes_are_a_teams_own_and_outlive_the_book)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	char token[VOLUME_TOKEN_SIZE], again[VOLUME_TOKEN_SIZE];
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "bad name"), -EINVAL);
+	ASSERT_EQ(create(&s, "t1", "data"), 0);
+	ASSERT(!volume_find(s.book, "t2", str_of(s.id)));
+	volume_token(s.book, s.id, token);
+	ASSERT_EQ(make_dir(&s, "/d", false), 0);
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_STR(volume_find(s.book, "t1", str_of(s.id))->name, "data");
+	volume_token(s.book, s.id, again);
+	ASSERT_STR(token, again);
+	ASSERT_EQ(stat_of(&s, "d"), 0);
+	volume_remove(s.book, "t2", str_of(s.id), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), -ENOENT);
+	volume_remove(s.book, "t1", str_of(s.id), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT(!volume_find(s.book, "t1", str_of(s.id)));
+	ASSERT_EQ(create(&s, "t1", "data"), 0);
+	ASSERT_EQ(create(&s, "t2", "data"), 0);
+	ASSERT_EQ(create(&s, "t2", "data"), -EINVAL);
+	ASSERT(strstr(s.text, "exists already"));
+}
+
+TEST(files_are_written_whole_read_and_replaced_only_when_asked)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	struct volume_at where;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(save(&s, "/a/b.txt", "x", false), -ENOENT);
+	ASSERT_EQ(make_dir(&s, "/a/deep/er", false), -ENOENT);
+	ASSERT_EQ(make_dir(&s, "/a/deep/er", true), 0);
+	ASSERT_EQ(make_dir(&s, "/a/deep/er", true), 0);
+	ASSERT_EQ(make_dir(&s, "/a/deep/er", false), -EEXIST);
+	ASSERT_EQ(save(&s, "a//b.txt", "one", false), 0);
+	ASSERT_STR(s.text, "/a/b.txt ");
+	ASSERT_EQ(s.entry.mode, 0644);
+	ASSERT_EQ(s.entry.size_bytes, 3);
+	ASSERT_EQ(s.entry.uid, 0);
+	ASSERT_EQ(chmod_to(&s, "/a/b.txt", 0600), 0);
+	ASSERT_EQ(save(&s, "/a/b.txt", "two", false), -EEXIST);
+	ASSERT_EQ(save(&s, "/a/b.txt", "three", true), 0);
+	ASSERT_EQ(s.entry.mode, 0600);
+	ASSERT_EQ(read_back(&s, "/a/b.txt", &text), 0);
+	ASSERT_BYTES(buf_str(&text), "three");
+	ASSERT_EQ(save(&s, "/a", "x", true), -EEXIST);
+	ASSERT_EQ(save(&s, "/", "x", true), -EEXIST);
+	ASSERT_EQ(read_back(&s, "/a", &text), -ENOENT);
+
+	where = at(&s, "/half");
+	volume_upload(s.book, &where, VOLUME_MODE_KEEP, false, upload_begun, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	volume_upload_abort(s.up);
+	ASSERT_EQ(stat_of(&s, "/half"), -ENOENT);
+}
+
+TEST(listings_go_as_deep_as_asked_and_trees_go_whatever_their_modes)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_at root;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(make_dir(&s, "/b/c", true), 0);
+	ASSERT_EQ(save(&s, "/a", "x", false), 0);
+	ASSERT_EQ(save(&s, "/b/c/f", "x", false), 0);
+	root = at(&s, "/");
+	volume_list(s.book, &root, 1, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_STR(s.text, "/a /b ");
+	volume_list(s.book, &root, 3, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_STR(s.text, "/a /b /b/c /b/c/f ");
+	root = at(&s, "/a");
+	volume_list(s.book, &root, 1, entries, &s);
+	ASSERT_EQ(wait_for(&s), -ENOENT);
+
+	ASSERT_EQ(chmod_to(&s, "/b/c", 0), 0);
+	ASSERT_EQ(delete (&s, "/b"), 0);
+	ASSERT_EQ(stat_of(&s, "/b"), -ENOENT);
+	ASSERT_EQ(delete (&s, "/b"), -ENOENT);
+	ASSERT_EQ(delete (&s, "/"), -EINVAL);
+	ASSERT_EQ(left_over(&s), 2);
+}
+
+TEST(links_made_by_a_sandbox_never_lead_out)
+{
+	static const char *const links[][2] = { { "/etc", "abs" }, { "../../../../etc", "up" },
+		{ "/proc/self/root/etc", "magic" }, { "loop", "loop" } };
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	struct err e = { 0 };
+	char path[64];
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(links); i++) {
+		ASSERT_EQ(symlink(links[i][0], host_path(&s, links[i][1])), 0);
+		(void)snprintf(path, sizeof path, "/%s/passwd", links[i][1]);
+		ASSERT(stat_of(&s, path) < 0);
+		ASSERT(read_back(&s, path, &text) < 0);
+		(void)snprintf(path, sizeof path, "/%s/planted", links[i][1]);
+		ASSERT(save(&s, path, "x", true) < 0);
+		ASSERT(make_dir(&s, path, true) < 0);
+		ASSERT(delete (&s, path) < 0);
+		(void)snprintf(path, sizeof path, "/%s", links[i][1]);
+		ASSERT_EQ(stat_of(&s, path), 0);
+		ASSERT_EQ(s.entry.type, VOLUME_SYMLINK);
+		ASSERT_EQ(chmod_to(&s, path, 0777), -EINVAL);
+		ASSERT_EQ(save(&s, path, "mine", true), 0);
+		ASSERT_EQ(s.entry.type, VOLUME_FILE);
+	}
+	ASSERT(access("/etc/planted", F_OK) < 0);
+	ASSERT_EQ(make_dir(&s, "/etc", false), 0);
+	ASSERT_EQ(symlink("/etc", host_path(&s, "inside")), 0);
+	ASSERT_EQ(save(&s, "/inside/ok", "x", false), 0);
+	ASSERT_EQ(stat_of(&s, "/etc/ok"), 0);
+	ASSERT_EQ(mkfifo(host_path(&s, "fifo"), 0600), 0);
+	ASSERT_EQ(read_back(&s, "/fifo", &text), -EINVAL);
+}
+
+TEST(what_is_no_path_is_refused)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	char long_name[400], long_path[5000];
+	struct volume_at where;
+	struct err e = { 0 };
+
+	memset(long_name, 'n', sizeof long_name - 1);
+	long_name[sizeof long_name - 1] = '\0';
+	memset(long_path, '/', sizeof long_path - 1);
+	long_path[sizeof long_path - 1] = '\0';
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(stat_of(&s, long_name), -EINVAL);
+	ASSERT_EQ(stat_of(&s, long_path), -EINVAL);
+	ASSERT_EQ(stat_of(&s, "/\xff"), -EINVAL);
+	where = (struct volume_at){ volume_find(s.book, NULL, str_of(s.id)), STR("a\0b") };
+	volume_stat(s.book, &where, entries, &s);
+	ASSERT_EQ(wait_for(&s), -EINVAL);
+	ASSERT_EQ(stat_of(&s, ""), 0);
+	ASSERT_STR(s.text, "/ ");
+	ASSERT_EQ(stat_of(&s, "/../.."), 0);
+	ASSERT_STR(s.text, "/ ");
+}

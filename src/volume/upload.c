@@ -1,0 +1,167 @@
+/* Uploads. The bytes go to a file beside the volumes, on the same file system, and are renamed into
+ * place when all are there: a client that leaves half-way changes nothing. */
+#include "volume/volume-internal.h"
+
+struct volume_upload {
+	struct loop *loop;
+	int parent_fd, incoming_fd, fd;
+	char path[PATH_MAX], temp[24];
+	int mode;
+	bool replace;
+	struct str bytes; /* being written */
+	struct listing out;
+	int root_fd;
+	struct err e;
+	struct loop_task task;
+	volume_upload_fn begun;
+	volume_entries_fn finished;
+	done_fn written;
+	void *arg;
+};
+
+static void upload_free(struct volume_upload *up)
+{
+	if (up->fd >= 0)
+		(void)unlinkat(up->incoming_fd, up->temp, 0);
+	close_fdp(&up->fd);
+	close_fdp(&up->parent_fd);
+	close_fdp(&up->incoming_fd);
+	close_fdp(&up->root_fd);
+	up->out.arena = arena_free(up->out.arena);
+	free(up->out.v);
+	free(up);
+}
+
+/* What is at the path must be a file that may go, or nothing; its mode is kept. */
+static int check_target(struct volume_upload *up, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(up->parent_fd, place_base(up->path).p, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : place_fail(e, -errno, up->path);
+	if (S_ISDIR(st.st_mode))
+		return err_set(e, -EEXIST, "Path %s is a directory", up->path);
+	if (!up->replace)
+		return place_fail(e, -EEXIST, up->path);
+	if (up->mode < 0 && S_ISREG(st.st_mode))
+		up->mode = (int)(st.st_mode & VOLUME_MODE_MAX);
+	return 0;
+}
+
+static int begin(void *arg, struct err *e)
+{
+	struct volume_upload *up = arg;
+	int r;
+
+	up->parent_fd = place_open_parent(up->root_fd, up->path);
+	if (up->parent_fd < 0)
+		return place_fail(e, up->parent_fd, up->path);
+	r = check_target(up, e);
+	if (r < 0)
+		return r;
+	random_id(up->temp, sizeof up->temp - 1);
+	up->fd = openat(up->incoming_fd, up->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return up->fd < 0 ? place_fail(e, -errno, up->path) : 0;
+}
+
+static void begin_done(void *arg, int r, const struct err *e)
+{
+	struct volume_upload *up = arg;
+
+	up->begun(up->arg, MIN(r, 0), r < 0 ? NULL : up, e);
+	if (r < 0)
+		upload_free(up);
+}
+
+static void fail_now(void *arg)
+{
+	struct volume_upload *up = arg;
+
+	begin_done(up, up->e.code, &up->e);
+}
+
+void volume_upload(struct volume_book *book, const struct volume_at *at, int mode, bool replace,
+	volume_upload_fn fn, void *arg)
+{
+	struct volume_upload *up = XNEW(struct volume_upload);
+
+	*up = (struct volume_upload){ .loop = book->config.loop,
+		.parent_fd = -EBADF,
+		.fd = -EBADF,
+		.mode = mode,
+		.replace = replace,
+		.begun = fn,
+		.arg = arg };
+	up->incoming_fd = fcntl(book->incoming_fd, F_DUPFD_CLOEXEC, 0);
+	up->root_fd = openat(book->config.dir_fd, at->volume->id,
+		O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (up->root_fd < 0 || up->incoming_fd < 0)
+		(void)err_sys(&up->e, -EIO, "open volume %s", at->volume->id);
+	else
+		(void)place_clean(at->path, up->path, &up->e);
+	up->out.arena = arena_new(64 << 10);
+	if (up->e.code < 0)
+		loop_defer(up->loop, &up->task, fail_now, up);
+	else
+		loop_job(up->loop, LOOP_ANY, begin, begin_done, up);
+}
+
+static int write_bytes(void *arg, struct err *e)
+{
+	struct volume_upload *up = arg;
+	int r = fd_write_all(up->fd, up->bytes.p, up->bytes.n);
+
+	return r < 0 ? place_fail(e, r, up->path) : 0;
+}
+
+static void write_done(void *arg, int r, const struct err *e)
+{
+	struct volume_upload *up = arg;
+
+	up->written(up->arg, MIN(r, 0), e);
+}
+
+void volume_upload_write(struct volume_upload *up, struct str bytes, done_fn done, void *arg)
+{
+	up->bytes = bytes;
+	up->written = done;
+	up->arg = arg;
+	loop_job(up->loop, LOOP_ANY, write_bytes, write_done, up);
+}
+
+static int finish(void *arg, struct err *e)
+{
+	struct volume_upload *up = arg;
+	const char *base = place_base(up->path).p;
+	struct stat st;
+	int r;
+
+	if (fchmod(up->fd, (mode_t)(up->mode < 0 ? 0644 : up->mode)) < 0 ||
+		renameat2(up->incoming_fd, up->temp, up->parent_fd, base,
+			up->replace ? 0 : RENAME_NOREPLACE) < 0)
+		return place_fail(e, -errno, up->path);
+	r = fstat(up->fd, &st) < 0 ? -errno : listing_add(&up->out, up->path, up->fd, &st);
+	close_fdp(&up->fd);
+	up->fd = -EBADF; /* its name is no longer ours to remove */
+	return r < 0 ? place_fail(e, r, up->path) : 0;
+}
+
+static void finish_done(void *arg, int r, const struct err *e)
+{
+	struct volume_upload *up = arg;
+
+	up->finished(up->arg, MIN(r, 0), up->out.v, up->out.n, e);
+	upload_free(up);
+}
+
+void volume_upload_finish(struct volume_upload *up, volume_entries_fn fn, void *arg)
+{
+	up->finished = fn;
+	up->arg = arg;
+	loop_job(up->loop, LOOP_ANY, finish, finish_done, up);
+}
+
+void volume_upload_abort(struct volume_upload *up)
+{
+	upload_free(up);
+}

@@ -1,0 +1,111 @@
+/* volume - directories that outlive sandboxes, and their content by path.
+ * Owns:   the volumes table and the volumes directory: DIR/<id>/ is one volume's root.
+ * Uses:   base, loop, store.
+ * Never:  follows a path out of a volume. What is inside may have been written by a sandbox, so
+ *         every path is resolved by the kernel with the volume as its root, and every directory is
+ *         reached by descriptor.
+ *
+ * All files belong to the server's own user, who is shown as uid and gid 0: what a sandbox's root
+ * will be when volumes are mounted. */
+#pragma once
+
+#include "base/base.h"
+#include "loop/loop.h"
+#include "store/store.h"
+
+enum {
+	VOLUME_NAME_SIZE = 129,
+	VOLUME_TOKEN_SIZE = 2 * SHA256_SIZE + 1,
+	VOLUME_MAX_COUNT = 1000,    /* of one team */
+	VOLUME_MAX_LISTED = 100000, /* entries in one listing */
+	VOLUME_MAX_DEPTH = 64,
+};
+
+struct volume { /* a view: read it, keep nothing of it beyond the callback */
+	char id[UUID_SIZE], team_id[UUID_SIZE];
+	char name[VOLUME_NAME_SIZE];
+	int64_t created_us;
+};
+
+struct volume_book;
+struct volume_book_config {
+	struct loop *loop;
+	struct store *store;
+	int dir_fd; /* the volumes directory; taken */
+	uint8_t seed[SHA256_SIZE];
+};
+/* Loads the rows; blocking, at start. What a crash left without a row is removed in a job. */
+int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
+	struct err *e);
+struct volume_book *volume_book_free(struct volume_book *book);
+DEFINE_CLEANUP(struct volume_book, volume_book_free)
+
+typedef void (*volume_fn)(void *arg, int r, const struct volume *volume, const struct err *e);
+/* -EINVAL: the name is not of letters, digits, '_' and '-', or taken. -EDQUOT: too many. */
+void volume_create(struct volume_book *book, const char *team_id, struct str name,
+	const char *actor, volume_fn fn, void *arg);
+/* team_id NULL: of any team (the content API asks so, and checks the token). NULL: not there. */
+const struct volume *volume_find(const struct volume_book *book, const char *team_id,
+	struct str id);
+/* Newest first. */
+void volume_each(const struct volume_book *book, const char *team_id,
+	void (*fn)(void *arg, const struct volume *volume), void *arg);
+/* Done when nobody can reach it any more; its files go in the background. -ENOENT. */
+void volume_remove(struct volume_book *book, const char *team_id, struct str id, const char *actor,
+	done_fn done, void *arg);
+/* What opens the content of this one volume; the same as long as the data directory lives. */
+void volume_token(const struct volume_book *book, const char *id, char token[VOLUME_TOKEN_SIZE]);
+
+/* ---- content ---- */
+enum volume_type {
+	VOLUME_UNKNOWN,
+	VOLUME_FILE,
+	VOLUME_DIRECTORY,
+	VOLUME_SYMLINK,
+};
+struct volume_entry {
+	struct str path, name, target; /* target: of symlinks, as it is written there */
+	enum volume_type type;
+	int64_t size_bytes, mode, uid, gid;
+	int64_t atime_us, mtime_us, ctime_us;
+};
+/* Where in which volume. Paths are cleaned by name first; `..` never gets above the root. */
+struct volume_at {
+	const struct volume *volume;
+	struct str path;
+};
+/* -ENOENT: no such path. -EEXIST: something is in the way. -EINVAL: no usable path. -EPERM: its
+ * mode does not allow it. -ENOSPC. Every operation ends in one of these callbacks. */
+typedef void (*volume_entries_fn)(void *arg, int r, const struct volume_entry *v, size_t n,
+	const struct err *e);
+void volume_stat(struct volume_book *book, const struct volume_at *at, volume_entries_fn fn,
+	void *arg);
+/* By name, each directory before what is in it. depth: 1 to VOLUME_MAX_DEPTH. */
+void volume_list(struct volume_book *book, const struct volume_at *at, int depth,
+	volume_entries_fn fn, void *arg);
+enum {
+	VOLUME_MODE_KEEP = -1,
+	VOLUME_MODE_MAX = 01777, /* no set-user-id: nobody inside gets more than they have */
+};
+void volume_chmod(struct volume_book *book, const struct volume_at *at, int mode,
+	volume_entries_fn fn, void *arg);
+/* parents: makes what is missing above, and takes a directory that is there. */
+void volume_mkdir(struct volume_book *book, const struct volume_at *at, int mode, bool parents,
+	volume_entries_fn fn, void *arg);
+void volume_delete(struct volume_book *book, const struct volume_at *at, done_fn done, void *arg);
+/* A descriptor of a regular file, open for reading (taken by fn), and its size. */
+typedef void (*volume_open_fn)(void *arg, int fd, int64_t size_bytes, const struct err *e);
+void volume_open(struct volume_book *book, const struct volume_at *at, volume_open_fn fn,
+	void *arg);
+
+/* A file that is written: nobody sees it before it is whole. */
+struct volume_upload;
+typedef void (*volume_upload_fn)(void *arg, int r, struct volume_upload *up, const struct err *e);
+/* replace: a file may be there already. On success fn owns `up`. */
+void volume_upload(struct volume_book *book, const struct volume_at *at, int mode, bool replace,
+	volume_upload_fn fn, void *arg);
+/* Writes the bytes, which must stay until done. One at a time. */
+void volume_upload_write(struct volume_upload *up, struct str bytes, done_fn done, void *arg);
+/* Puts it into its place; `up` is gone afterwards, whatever comes. */
+void volume_upload_finish(struct volume_upload *up, volume_entries_fn fn, void *arg);
+void volume_upload_abort(struct volume_upload *up); /* not while a write is under way */

@@ -1,0 +1,27 @@
+/* freezer - makes all processes of a sandbox stand still where they are, and lets them go on. The
+ * unified hierarchy's freezer wherever there is one, since what it froze can still be killed; the
+ * old one elsewhere. */
+#pragma once
+
+#include "warden/cgroup.h"
+
+struct freezer {
+	int order_fd; /* what was asked for */
+	int state_fd; /* what came of it */
+	bool legacy;
+};
+#define FREEZER_INIT                                   \
+	{                                              \
+		.order_fd = -EBADF, .state_fd = -EBADF \
+	}
+
+/* -EOPNOTSUPP: this host has no freezer. */
+int freezer_open(const struct cgroups *cg, const char *key, struct freezer *ret, struct err *e);
+void freezer_close(struct freezer *f);
+/* Gives the order; processes inside follow when they next leave the kernel. 0 or -errno. */
+int freezer_order(const struct freezer *f, bool frozen);
+/* Whether it was told to freeze. */
+bool freezer_is_ordered(const struct freezer *f);
+/* Whether no process in it runs any more. To be asked again and again: the kernel spaces its
+ * notifications by 10 ms and more. */
+bool freezer_is_still(const struct freezer *f);

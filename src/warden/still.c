@@ -1,0 +1,322 @@
+/* A sandbox that stands still: stopped on purpose until it is let go, or for the moment in which
+ * its disk is copied. One such request at a time for each sandbox, the others wait their turn. */
+#include "warden/saved.h"
+#include "warden/warden.h"
+#include "warden/host.h"
+
+#include <sched.h>
+
+enum {
+	FREEZE_DEADLINE_MS = 2000,
+	LOOKS_AT_ONCE = 64, /* it takes less than 0.1 ms, as a rule */
+	LOOK_AGAIN_MS = 1,
+	MAX_PENDING = 64,
+	OLD_COPIER_DEADLINE_MS = 10000,
+};
+
+/* In the run directory while the disk is copied; the copier holds a lock on it for as long as it
+ * lives. It tells the next warden what the sandbox is to be when that is over: paused as it was, or
+ * else let go, should nobody have done so. */
+#define MARKER_NAME "saving"
+#define MARKER_PAUSED "p"
+
+static void serve(struct slot *slot, const struct warden_request *q);
+
+static void answer(const struct slot *slot, const struct warden_request *q, const struct err *e)
+{
+	control_reply(slot->w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
+}
+
+/* The next ones may be served at once, so this goes on until one takes its time. */
+static void finish(struct slot *slot, const struct err *e)
+{
+	struct warden_request q = slot->still;
+
+	slot->still = (struct warden_request){ 0 };
+	answer(slot, &q, e);
+	while (!slot->still.op && !list_empty(&slot->pending)) {
+		struct pending *next = container_of(slot->pending.next, struct pending, node);
+
+		list_remove(&next->node);
+		q = next->request;
+		free(next);
+		serve(slot, &q);
+	}
+}
+
+static int order(const struct slot *slot, bool frozen, struct err *e)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+	int r = freezer_open(&slot->w->cgroups, slot->key, &f, e);
+
+	if (r >= 0)
+		r = freezer_order(&f, frozen);
+	return r < 0 ? err_sys(e, r, "stop or start the processes") : 0;
+}
+
+static bool is_still(const struct slot *slot)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+	bool still = false;
+
+	if (freezer_open(&slot->w->cgroups, slot->key, &f, NULL) < 0)
+		return false;
+	for (int i = 0; i < LOOKS_AT_ONCE && !still; i++) {
+		still = freezer_is_still(&f);
+		if (!still)
+			(void)sched_yield();
+	}
+	return still;
+}
+
+static void look(void *arg)
+{
+	struct slot *slot = arg;
+	struct err e = { 0 };
+
+	slot->frozen = is_still(slot);
+	if (!slot->frozen && loop_now_ms(slot->w->loop) < slot->deadline_ms) {
+		loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + LOOK_AGAIN_MS);
+		return;
+	}
+	if (!slot->frozen) {
+		(void)order(slot, false, NULL);
+		(void)err_set(&e, -EBUSY,
+			"a process of the sandbox waits in the kernel and cannot be stopped");
+	}
+	finish(slot, &e);
+}
+
+static void freeze(struct slot *slot, const struct warden_request *q)
+{
+	struct err e = { 0 };
+
+	if (slot->frozen || order(slot, true, &e) < 0) {
+		answer(slot, q, &e);
+		return;
+	}
+	slot->still = *q;
+	slot->deadline_ms = loop_now_ms(slot->w->loop) + FREEZE_DEADLINE_MS;
+	CRASH_POINT("warden.freeze");
+	loop_timer_init(&slot->timer, slot->w->loop, look, slot);
+	look(slot);
+}
+
+static void thaw(struct slot *slot, const struct warden_request *q)
+{
+	struct err e = { 0 };
+
+	if (order(slot, false, &e) >= 0)
+		slot->frozen = false;
+	CRASH_POINT("warden.thaw");
+	answer(slot, q, &e);
+}
+
+static int open_run_dir(const struct slot *slot)
+{
+	return openat(slot->w->run_fd, slot->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static int make_marker(const struct slot *slot, struct err *e)
+{
+	cleanup_close int dir = open_run_dir(slot);
+	cleanup_close int fd =
+		openat(dir, MARKER_NAME, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0 || (slot->frozen && write(fd, MARKER_PAUSED, 1) != 1))
+		return err_sys(e, -errno, "mark the sandbox");
+	return TAKE_FD(fd);
+}
+
+static void remove_marker(const struct slot *slot)
+{
+	cleanup_close int dir = open_run_dir(slot);
+
+	(void)unlinkat(dir, MARKER_NAME, 0);
+}
+
+static void saved(void *arg, const struct copy_report *report)
+{
+	struct slot *slot = arg;
+	const char *name = slot->still.image_name;
+	struct err e = report->e;
+
+	CRASH_POINT("warden.save.copied");
+	slot->copier = NULL;
+	/* One that was killed had no time to let the sandbox go. */
+	if (e.code < 0 && !slot->frozen)
+		(void)order(slot, false, NULL);
+	remove_marker(slot);
+	if (e.code < 0)
+		saved_cancel(&slot->w->disk, name);
+	log_debug("sandbox.saved", "sandbox=%s image=%s code=%d still_us=%" PRId64 " us=%" PRId64,
+		slot->id, name, e.code, report->still_us, report->total_us);
+	finish(slot, &e);
+	if (slot->w->leaving)
+		warden_leave(slot->w);
+}
+
+static int start_copier(struct slot *slot, struct copy_order *begun, struct err *e)
+{
+	CLEANUP(copy_order_done) struct copy_order o = *begun;
+	struct warden *w = slot->w;
+	int r = 0;
+
+	o.layer_fd = disk_open_layer(&w->disk, &slot->image, &o.from_fd, e);
+	if (o.layer_fd < 0)
+		return o.layer_fd;
+	if (!slot->frozen)
+		r = freezer_open(&w->cgroups, slot->key, &o.freezer, e);
+	if (r >= 0)
+		r = o.marker_fd = make_marker(slot, e);
+	return r < 0 ? r : copier_start(w->loop, &w->copiers, &o, saved, slot, &slot->copier, e);
+}
+
+static void save(struct slot *slot, const struct warden_request *q)
+{
+	struct copy_order o = COPY_ORDER_INIT;
+	struct err e = { 0 };
+	int r;
+
+	o.name = q->image_name;
+	o.to_fd = r = saved_begin(&slot->w->disk, q->image_name, &o.saved_fd, &e);
+	if (r >= 0) {
+		r = start_copier(slot, &o, &e);
+		if (r < 0)
+			saved_cancel(&slot->w->disk, q->image_name);
+	}
+	CRASH_POINT("warden.save.started");
+	if (r < 0)
+		answer(slot, q, &e);
+	else
+		slot->still = *q;
+}
+
+static void serve(struct slot *slot, const struct warden_request *q)
+{
+	if (q->op == WARDEN_FREEZE)
+		freeze(slot, q);
+	else if (q->op == WARDEN_THAW)
+		thaw(slot, q);
+	else
+		save(slot, q);
+}
+
+static bool is_full(const struct slot *slot)
+{
+	int n = 0;
+
+	LIST_EACH(&slot->pending, node)
+	n++;
+	return n >= MAX_PENDING;
+}
+
+void sandbox_still(struct warden *w, const struct warden_request *q)
+{
+	struct slot *slot = map_get(&w->by_id, str_of(q->id));
+	struct pending *pending;
+	struct err e = { 0 };
+
+	if (!slot || slot->state != SLOT_RUNNING)
+		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else if (is_full(slot))
+		(void)err_set(&e, -EBUSY, "too many requests wait for sandbox '%s'", q->id);
+	if (e.code < 0) {
+		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, NULL, 0);
+	} else if (!slot->still.op) {
+		serve(slot, q);
+	} else {
+		pending = XNEW(struct pending);
+		pending->request = *q;
+		list_append(&slot->pending, &pending->node);
+	}
+}
+
+void still_end(struct slot *slot)
+{
+	struct err e = { 0 };
+
+	(void)err_set(&e, -ENOENT, "sandbox '%s' ended meanwhile", slot->id);
+	if (slot->copier)
+		copier_abandon(TAKE(slot->copier));
+	if (slot->still.op == WARDEN_SAVE)
+		saved_cancel(&slot->w->disk, slot->still.image_name);
+	if (slot->still.op)
+		answer(slot, &slot->still, &e);
+	slot->still = (struct warden_request){ 0 };
+	LIST_EACH(&slot->pending, node)
+	{
+		struct pending *pending = container_of(node, struct pending, node);
+
+		answer(slot, &pending->request, &e);
+		list_remove(&pending->node);
+		free(pending);
+	}
+}
+
+/* An earlier warden's copier may still be at work. It finishes soon, and must have, before anybody
+ * decides whether this sandbox stands still. */
+static int await_copier(int marker_fd, const char *id, struct err *e)
+{
+	int64_t deadline_ms = time_now_ms() + OLD_COPIER_DEADLINE_MS;
+
+	while (file_lock(marker_fd, F_WRLCK) < 0) {
+		if (time_now_ms() > deadline_ms)
+			return err_set(e, -EBUSY, "'%s' is still being copied", id);
+		(void)usleep(1000);
+	}
+	return 0;
+}
+
+int still_adopt(struct slot *slot, struct err *e)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+	cleanup_close int dir = open_run_dir(slot);
+	cleanup_close int marker = openat(dir, MARKER_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	char paused;
+	int r = freezer_open(&slot->w->cgroups, slot->key, &f, e);
+
+	if (r == -EOPNOTSUPP)
+		return 0;
+	if (r >= 0 && marker >= 0)
+		r = await_copier(marker, slot->id, e);
+	if (r < 0)
+		return r;
+	if (marker >= 0) {
+		if (read(marker, &paused, 1) != 1)
+			(void)freezer_order(&f, false);
+		(void)unlinkat(dir, MARKER_NAME, 0);
+	}
+	slot->frozen = freezer_is_ordered(&f);
+	return 0;
+}
+
+void image_discard(struct warden *w, const struct warden_request *q)
+{
+	struct err e = { 0 };
+
+	(void)saved_discard(&w->disk, q->image_name, &e);
+	control_reply(w, WARDEN_REPLY, q->tag, "", &e, NULL, 0);
+}
+
+struct listing {
+	struct warden *w;
+	uint64_t tag;
+};
+
+static void list_one(void *arg, const char *name)
+{
+	const struct listing *l = arg;
+
+	if (strlen(name) < WARDEN_ID_SIZE)
+		control_list(l->w, l->tag, name, false);
+}
+
+void image_list(struct warden *w, const struct warden_request *q)
+{
+	struct listing l = { w, q->tag };
+	struct err fine = { 0 };
+
+	saved_each(&w->disk, list_one, &l);
+	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
+}

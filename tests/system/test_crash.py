@@ -1,0 +1,177 @@
+"""SIGKILL of server or warden at every step of every operation: what was promised is there afterwards,
+and nothing is left over. Needs the build with crash points (the sanitizers' one)."""
+import http.client
+import os
+import pathlib
+import tempfile
+import time
+import unittest
+
+from harness import kernel
+from harness.sandbox import Sandbox
+from harness.server import Server
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+
+# operation: the steps at which it is cut
+STEPS = {
+    'create': ['create.asked', 'create.row', 'create.run', 'create.both', 'warden.create.named',
+               'warden.create.started', 'warden.create.ready'],
+    'exec': ['exec.dialled'],
+    'pause': ['pause.frozen', 'pause.recorded', 'pause.complete', 'warden.freeze'],
+    'pause_disk': ['pause.frozen', 'pause.saved', 'pause.recorded', 'pause.complete',
+                   'warden.save.started', 'warden.save.copied'],
+    'resume': ['resume.running', 'resume.recorded', 'warden.thaw'],
+    'resume_disk': ['resume.running', 'resume.recorded', 'warden.create.named', 'warden.create.ready'],
+    'resume_cold': ['resume.saved', 'resume.destroyed', 'resume.running', 'resume.recorded'],
+    'snapshot': ['snapshot.saved', 'snapshot.recorded', 'warden.save.started', 'warden.save.copied'],
+    'fork': ['fork.saved', 'fork.one', 'fork.one:2', 'create.both:2'],
+    'kill': ['kill.asked', 'kill.removed', 'kill.done', 'warden.destroy.killed',
+             'warden.destroy.removed'],
+}
+CUT = (OSError, http.client.HTTPException, RuntimeError)
+
+
+
+def quiet_snapshot():
+    """The server that all suites share fills its pool in the background: wait until it has."""
+    seen, deadline = kernel.snapshot(), time.monotonic() + 10
+    while time.monotonic() < deadline:
+        time.sleep(0.3)
+        now = kernel.snapshot()
+        if now == seen:
+            break
+        seen = now
+    return seen
+
+
+@unittest.skipUnless((BUILD / 'atoll').read_bytes().find(b'pause.frozen') > 0,
+                     'this build has no crash points')
+class Crash(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-crash-')
+        self.addCleanup(scratch.cleanup)
+        self.before = quiet_snapshot()
+        pathlib.Path(scratch.name).chmod(0o755)
+        self.server = Server(BUILD, scratch.name, '--pool', '2')
+        self.addCleanup(self.server.stop)
+
+    def serve(self, crash_at=None):
+        os.environ['ATOLL_CRASH_AT'] = crash_at or ''
+        try:
+            self.server.start()
+        finally:
+            del os.environ['ATOLL_CRASH_AT']
+
+    def box(self):
+        box = Sandbox(env=self.server.env(), timeout=600)
+        box.run('echo kept > file; setsid bash -c "while sleep 0.1; do date +%s >> ticks; done" '
+                '>/dev/null 2>&1 </dev/null &')
+        return box
+
+    def wait_dead(self):
+        """The server died by itself, or its warden did and the server says so."""
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if self.server.process.poll() is not None or not self.server.healthy():
+                break
+            time.sleep(0.05)
+        else:
+            self.fail('nothing died: is the step ever reached?')
+        if self.server.process.poll() is None:
+            self.server.kill()
+
+    def check_runs(self, box):
+        """Its processes, files and token are what they were."""
+        self.assertEqual(box.run('cat file').text(), 'kept\n')
+        ticks = int(box.run('wc -l < ticks').text())
+        time.sleep(0.4)
+        self.assertGreater(int(box.run('wc -l < ticks').text()), ticks)
+
+    def check_empty(self):
+        """All that is listed can be removed, and then nothing is left of any of it."""
+        probe = Sandbox.__new__(Sandbox)
+        probe.env = self.server.env()
+        for row in probe.api('GET', '/v2/sandboxes'):
+            probe.api('DELETE', f"/sandboxes/{row['sandboxID']}")
+        for row in probe.api('GET', '/snapshots'):
+            probe.api('DELETE', f"/templates/{row['snapshotID'].replace(':', '%3A')}")
+        self.assertEqual(self.server.stop(), 0)
+        left = {kind: names for kind, names in kernel.leaked(self.before).items() if names}
+        self.assertEqual(left, {})
+        self.assertEqual(kernel.sandbox_files(self.server.data), [])
+        self.assertEqual(self.server.sanitizer_findings(), '')
+
+    # What each operation needs before it is cut, and how it is asked for.
+
+    def prepare(self, operation, box):
+        if operation == 'resume' or operation == 'resume_cold':
+            box.api('POST', f'/sandboxes/{box.id}/pause', {})
+        elif operation == 'resume_disk':
+            box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
+
+    def ask(self, operation, box):
+        path = f'/sandboxes/{box.id}'
+        if operation == 'create':
+            Sandbox(env=self.server.env())
+        elif operation == 'exec':
+            box.run('true')
+        elif operation == 'pause':
+            box.api('POST', path + '/pause', {})
+        elif operation == 'pause_disk':
+            box.api('POST', path + '/pause', {'memory': False})
+        elif operation in ('resume', 'resume_disk'):
+            box.api('POST', path + '/connect', {'timeout': 600})
+        elif operation == 'resume_cold':
+            box.api('POST', path + '/connect', {'timeout': 600, 'memory': False})
+        elif operation == 'snapshot':
+            box.api('POST', path + '/snapshots', {})
+        elif operation == 'fork':
+            box.api('POST', path + '/fork', {'count': 2})
+        elif operation == 'kill':
+            box.kill()
+
+    def check_target(self, operation, box):
+        """The one it was done to: whole in the old state or whole in the new one, never between."""
+        path = f'/sandboxes/{box.id}'
+        if operation == 'kill':
+            return
+        state = box.api('GET', path)['state']
+        self.assertIn(state, {'pause': ('running', 'paused'), 'pause_disk': ('running', 'paused'),
+                              'resume': ('running', 'paused'), 'resume_disk': ('running', 'paused'),
+                              'resume_cold': ('running', 'paused')}.get(operation, ('running',)))
+        if state == 'paused':
+            box.api('POST', path + '/connect', {'timeout': 600})
+        if operation in ('pause_disk', 'resume_disk', 'resume_cold'):
+            self.assertEqual(box.run('cat file').text(), 'kept\n')
+        else:
+            self.check_runs(box)
+
+    def one(self, operation, step):
+        self.serve()
+        witness, box = self.box(), self.box()
+        self.prepare(operation, box)
+        self.assertEqual(self.server.stop(), 0)
+        self.serve(step)
+        try:
+            self.ask(operation, box)
+        except CUT:
+            pass
+        self.wait_dead()
+        self.serve()
+        self.check_runs(witness)
+        self.check_target(operation, box)
+        self.check_empty()
+
+
+def add_case(operation, step):
+    name = 'test_' + operation + '_' + step.replace('.', '_').replace(':', '_')
+    setattr(Crash, name, lambda self: self.one(operation, step))
+
+
+for _operation, _steps in STEPS.items():
+    for _step in _steps:
+        add_case(_operation, _step)
+
+if __name__ == '__main__':
+    unittest.main()

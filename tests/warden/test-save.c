@@ -1,0 +1,421 @@
+/* Pausing, saving and starting from what was saved: the real warden, the real kernel, a probe
+ * guest. Needs root. */
+#include "warden/run.h"
+#include "warden/harness.h"
+
+#include "test.h"
+
+#include <sys/stat.h>
+
+#define START(h, pool, more)                                                         \
+	CLEANUP(harness_stop) struct harness h = { .option = (more), .fd = -EBADF }; \
+	do {                                                                         \
+		struct err start_e = { 0 };                                          \
+		if (harness_start(&(h), "none", pool, &start_e) == -EPERM)           \
+			TEST_SKIP("needs root and a built warden");                  \
+		if (start_e.code < 0)                                                \
+			TEST_FAIL("start: %s", start_e.msg);                         \
+	} while (0)
+
+static int64_t number_inside(struct harness *h, const char *id, const char *command)
+{
+	int64_t n = -1;
+
+	return str_to_int(str_of(harness_inside(h, id, command)), 0, INT64_MAX, &n) < 0 ? -1 : n;
+}
+
+/* How many of the first n records are whole. */
+static int64_t verify(struct harness *h, const char *id, int64_t n)
+{
+	char command[64];
+
+	(void)snprintf(command, sizeof command, "verify /scribble %" PRId64, n);
+	return number_inside(h, id, command);
+}
+
+TEST(a_frozen_sandbox_stands_still_and_goes_on)
+{
+	int frozen = 0;
+
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+	ASSERT_EQ(frozen, 1);
+	(void)usleep(400000);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0); /* again is fine */
+	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
+	(void)usleep(20000);
+	ASSERT(number_inside(&h, "one", "pause") >= 390);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+	ASSERT_EQ(frozen, 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "nobody", ""), -ENOENT);
+}
+
+TEST(a_frozen_sandbox_can_be_destroyed)
+{
+	struct census before;
+
+	START(h, 0, NULL);
+	before = census_take(&h);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(a_frozen_sandbox_outlives_a_killed_warden_frozen)
+{
+	struct err e = { 0 };
+	int frozen = 0;
+
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_create(&h, "two"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	harness_kill_warden(&h);
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 2);
+	ASSERT_EQ(frozen, 1);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "kept"), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 2);
+	ASSERT_EQ(frozen, 1); /* saving does not wake it */
+	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/mine hello"), "0");
+}
+
+TEST(a_saved_image_has_all_that_was_written_before)
+{
+	int64_t before, later;
+
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "scribble /scribble"), "0");
+	(void)usleep(300000);
+	before = number_inside(&h, "one", "written");
+	ASSERT(before > 100);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "first"), 0);
+	ASSERT_EQ(harness_create_from(&h, "two", "first"), 0);
+	ASSERT_EQ(verify(&h, "two", before), before);
+	/* The original went on meanwhile, and stood still for no longer than nobody would notice.
+	 */
+	later = number_inside(&h, "one", "written");
+	ASSERT(later > before);
+	ASSERT_EQ(verify(&h, "one", later), later);
+	ASSERT(number_inside(&h, "one", "pause") < 500);
+	/* Each has its own disk from now on. */
+	ASSERT_STR(harness_inside(&h, "two", "write /etc/mine two"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "read /etc/mine"), "-2");
+}
+
+TEST(a_sandbox_from_an_image_is_like_any_other)
+{
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/mine one"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "first"), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_create_from(&h, "two", "first"), 0);
+	ASSERT_STR(harness_inside(&h, "two", "read /etc/mine"), "one");
+	ASSERT_STR(harness_inside(&h, "two", "stat /etc/mine"), "100644 0 0");
+	ASSERT_STR(harness_inside(&h, "two", "read /etc/hostname"), "atoll\n");
+	ASSERT_STR(harness_inside(&h, "two", "fill 100"), "-28");
+	ASSERT_STR(harness_inside(&h, "two", "alloc 256"), "9");
+	/* And so on, from one to the next. */
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "two", "second"), 0);
+	ASSERT_EQ(harness_create_from(&h, "three", "second"), 0);
+	ASSERT_STR(harness_inside(&h, "three", "read /etc/mine"), "one");
+}
+
+TEST(images_stay_until_they_are_discarded)
+{
+	struct err e = { 0 };
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/mine one"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "first"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "first"), -EEXIST);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "second"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "nobody", "third"), -ENOENT);
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 2);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_stop_warden(&h), 0);
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 2);
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "second"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "second"), -ENOENT);
+	ASSERT_EQ(harness_create_from(&h, "one", "second"), -ENOENT);
+	ASSERT_EQ(harness_create_from(&h, "one", "first"), 0);
+	/* In use or not: a copy needs no original. */
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "first"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "read /etc/mine"), "one");
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 0);
+}
+
+TEST(requests_for_one_sandbox_wait_their_turn)
+{
+	static const enum warden_op ops[] = { WARDEN_SAVE, WARDEN_FREEZE, WARDEN_SAVE, WARDEN_THAW,
+		WARDEN_SAVE, WARDEN_FREEZE };
+	struct warden_reply reply = { 0 };
+	int frozen = 0;
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		struct warden_request q = harness_request(&h, ops[i], "one");
+
+		if (ops[i] == WARDEN_SAVE)
+			(void)snprintf(q.image_name, sizeof q.image_name, "image%zu", i);
+		ASSERT_EQ(harness_send(&h, &q, -EBADF), 0);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		ASSERT_EQ(harness_receive(&h, &reply), 0);
+		ASSERT_EQ(reply.e.code, 0);
+		ASSERT_EQ(reply.tag, h.tag - ARRAY_SIZE(ops) + 1 + i);
+	}
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+	ASSERT_EQ(frozen, 1);
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 3);
+}
+
+TEST(a_sandbox_destroyed_while_it_is_saved_leaves_nothing)
+{
+	struct census before;
+
+	START(h, 0, NULL);
+	before = census_take(&h);
+	for (int i = 0; i < 6; i++) {
+		struct warden_reply reply = { 0 };
+		struct warden_request q;
+
+		ASSERT_EQ(harness_create(&h, "one"), 0);
+		ASSERT_STR(harness_inside(&h, "one", "fill 20"), "0");
+		q = harness_request(&h, WARDEN_SAVE, "one");
+		(void)snprintf(q.image_name, sizeof q.image_name, "image");
+		ASSERT_EQ(harness_send(&h, &q, -EBADF), 0);
+		(void)usleep((useconds_t)i * 1500);
+		q = harness_request(&h, WARDEN_DESTROY, "one");
+		ASSERT_EQ(harness_ask(&h, &q, -EBADF, &reply), 0);
+		(void)harness_do(&h, WARDEN_DISCARD, "", "image");
+	}
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(a_birth_can_be_cancelled)
+{
+	struct census before;
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	(void)usleep(200000);
+	before = census_take(&h);
+	for (int i = 0; i < 6; i++) {
+		cleanup_close int fd = harness_settings();
+		struct warden_request q = harness_request(&h, WARDEN_CREATE, "two");
+
+		(void)snprintf(q.image_name, sizeof q.image_name, "image");
+		ASSERT_EQ(harness_send(&h, &q, fd), 0);
+		/* The name is taken from the first moment on. */
+		ASSERT_EQ(harness_create(&h, "two"), -EEXIST);
+		(void)usleep((useconds_t)i * 500);
+		ASSERT_EQ(harness_destroy(&h, "two"), 0);
+	}
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(hosts_without_a_pool_copy_the_long_way)
+{
+	char path[160];
+	const char *const fsck[] = { "e2fsck", "-fn", path, NULL };
+	struct census before;
+	struct err e = { 0 };
+	int64_t written;
+
+	START(h, 0, "--no-pool");
+	before = census_take(&h);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "scribble /scribble"), "0");
+	(void)usleep(200000);
+	written = number_inside(&h, "one", "written");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), 0);
+	(void)snprintf(path, sizeof path, "%s/images/saved/image.ext4", h.dir);
+	if (run_program(fsck, STR_NONE, AT_FDCWD, &e) < 0)
+		TEST_FAIL("%s", e.msg);
+	ASSERT_EQ(harness_create_from(&h, "two", "image"), 0);
+	ASSERT_EQ(verify(&h, "two", written), written);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_destroy(&h, "two"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "image"), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(hosts_without_loop_devices_say_that_they_cannot)
+{
+	START(h, 0, "--plain-layers");
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), -EOPNOTSUPP);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
+	ASSERT_EQ(harness_create_from(&h, "two", "image"), -ENOENT);
+}
+
+/* What was made before there was a pool lives on where it is. */
+TEST(a_pool_can_come_later)
+{
+	struct err e = { 0 };
+
+	START(h, 0, "--no-pool");
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/mine one"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "old"), 0);
+	harness_kill_warden(&h);
+	h.option = NULL;
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "new"), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 2);
+	ASSERT_EQ(harness_create_from(&h, "two", "old"), 0);
+	ASSERT_EQ(harness_create_from(&h, "three", "new"), 0);
+	ASSERT_STR(harness_inside(&h, "two", "read /etc/mine"), "one");
+	ASSERT_STR(harness_inside(&h, "three", "read /etc/mine"), "one");
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "old"), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_destroy(&h, "two"), 0);
+	ASSERT_EQ(harness_destroy(&h, "three"), 0);
+}
+
+TEST(the_pool_goes_with_its_last_user)
+{
+	struct census none = { 0 };
+	struct err e = { 0 };
+
+	START(h, 2, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(harness_stop_warden(&h), 0);
+	ASSERT_STR(harness_inside(&h, "one", "fill 5"), "0"); /* without a warden */
+	for (int i = 0; i < 3; i++) {
+		ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+		/* The sandbox's and the pool's, once. */
+		ASSERT_EQ(census_take(&h).loops, harness_has_pool(&h) ? 2 : 1);
+		ASSERT_EQ(harness_stop_warden(&h), 0);
+	}
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_stop_warden(&h), 0);
+	none.files = census_take(&h).files;
+	ASSERT_EQ(census_wait(&h, &none), 0);
+}
+
+TEST(removed_images_give_their_space_back)
+{
+	struct stat full, empty;
+	char path[128];
+
+	START(h, 0, NULL);
+	if (!harness_has_pool(&h))
+		TEST_SKIP("the data directory needs no pool");
+	(void)snprintf(path, sizeof path, "%s/images/pool.xfs", h.dir);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "fill 40"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), 0);
+	ASSERT_EQ(stat(path, &full), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "image"), 0);
+	ASSERT_EQ(harness_stop_warden(&h), 0);
+	for (int i = 0; i < 50; i++) {
+		ASSERT_EQ(stat(path, &empty), 0);
+		if (full.st_blocks - empty.st_blocks > (30 << 20) / 512)
+			return;
+		(void)usleep(100000);
+	}
+	TEST_FAIL("%jd blocks before, %jd after", (intmax_t)full.st_blocks,
+		(intmax_t)empty.st_blocks);
+}
+
+/* Requests on the way, then SIGKILL after `us`. What was promised is there afterwards, runs, and
+ * can be saved and started from. */
+static int kill_at(struct harness *h, int round, useconds_t us, bool birth)
+{
+	struct err e = { 0 };
+	cleanup_close int fd = harness_settings();
+	struct warden_request q;
+	int frozen = 0;
+
+	q = birth ? harness_request(h, WARDEN_CREATE, "two")
+		  : harness_request(h, WARDEN_SAVE, "one");
+	(void)snprintf(q.image_name, sizeof q.image_name, birth ? "base" : "round%d", round);
+	if (harness_send(h, &q, birth ? fd : -EBADF) < 0)
+		return 1;
+	(void)usleep(us);
+	harness_kill_warden(h);
+	if (harness_start_warden(h, "none", 1, &e) < 0)
+		return 2;
+	if (harness_count(h, WARDEN_LIST, &frozen) < 1 || frozen)
+		return 3;
+	if (number_inside(h, "one", "written") < 0)
+		return 4;
+	if (harness_do(h, WARDEN_DISCARD, "", q.image_name) < 0 && birth)
+		return 5;
+	if (harness_do(h, WARDEN_SAVE, "one", birth ? "base" : "other") < 0)
+		return 6;
+	if (!birth && harness_do(h, WARDEN_DISCARD, "", "other") < 0)
+		return 7;
+	(void)harness_destroy(h, "two");
+	return 0;
+}
+
+TEST(a_warden_killed_while_it_saves_or_copies_harms_nobody)
+{
+	struct census none = { 0 };
+	int64_t written;
+
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "scribble /scribble"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "base"), 0);
+	for (int round = 0; round < 20; round++) {
+		ASSERT_EQ(kill_at(&h, round, (useconds_t)round * 400, false), 0);
+		ASSERT_EQ(kill_at(&h, round, (useconds_t)round * 1000, true), 0);
+	}
+	ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), 1);
+	written = number_inside(&h, "one", "written");
+	ASSERT_EQ(verify(&h, "one", written), written);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_stop_warden(&h), 0);
+	none.files = census_take(&h).files;
+	/* The directory, run with its lock, images, the template, and the pool or the image. */
+	ASSERT_EQ(none.files, 9);
+	ASSERT_EQ(census_wait(&h, &none), 0);
+}
+
+/* The server goes while its sandbox is being saved: what was begun is finished first. */
+TEST(a_warden_that_leaves_finishes_what_it_saves)
+{
+	struct err e = { 0 };
+	int frozen = 0;
+
+	START(h, 1, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	for (int i = 0; i < 4; i++) {
+		struct warden_request q = harness_request(&h, WARDEN_SAVE, "one");
+
+		(void)snprintf(q.image_name, sizeof q.image_name, "image%d", i);
+		ASSERT_STR(harness_inside(&h, "one", "fill 10"), "0");
+		ASSERT_EQ(harness_send(&h, &q, -EBADF), 0);
+		(void)usleep(1000);
+		ASSERT_EQ(harness_stop_warden(&h), 0);
+		ASSERT_STR(harness_inside(&h, "one", "write /etc/mine x"), "0");
+		ASSERT_EQ(harness_start_warden(&h, "none", 1, &e), 0);
+		ASSERT_EQ(harness_count(&h, WARDEN_IMAGES, NULL), i + 1);
+		ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+		ASSERT_EQ(frozen, 0);
+	}
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+}
