@@ -27,8 +27,9 @@ struct cli_command {
 	size_t n_options;
 	int min_words, max_words; /* -1: any number */
 	/* After the first word everything from "--", or from the next word, belongs to a command
-	 * line that is passed on as it is. All own failures then exit with 125. */
+	 * line that is passed on as it is. */
 	bool takes_command;
+	bool passes_exit; /* on from the sandbox: all own failures exit with 125 */
 	bool runs_alone; /* a program of its own: the options of every command are not its */
 	int (*run)(struct cli *cli); /* exit code, or -errno with cli->e */
 };

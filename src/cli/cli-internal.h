@@ -46,6 +46,7 @@ struct cli {
 		on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
 	void *signal_arg;
 	int signal_seen; /* the last one nobody heard of; 0: none */
+	int64_t call_timeout_ms; /* of a call that names none; 0: CLI_CALL_TIMEOUT_MS */
 };
 
 int cli_load_config(struct cli *cli, struct err *e);
@@ -103,6 +104,10 @@ int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, 
 int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], struct err *e);
 int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e);
 int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e);
+/* The same, but one that is paused goes on. `body` is the JSON of the API's connect; the sandbox's
+ * end never comes closer by it. */
+int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct target *ret,
+	struct err *e);
 /* timeout_s 0: the server's default. Uses --env and --meta of the command line. */
 int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s,
 	struct target *ret, struct err *e);
@@ -122,13 +127,28 @@ int cmd_sandbox_info(struct cli *cli);
 int cmd_sandbox_exec(struct cli *cli);
 int cmd_sandbox_cp(struct cli *cli);
 int cmd_sandbox_kill(struct cli *cli);
+int cmd_sandbox_connect(struct cli *cli);
+int cmd_sandbox_pause(struct cli *cli);
+int cmd_sandbox_resume(struct cli *cli);
+int cmd_sandbox_extend(struct cli *cli);
+int cmd_sandbox_fork(struct cli *cli);
+int cmd_sandbox_port(struct cli *cli);
+int cmd_sandbox_logs(struct cli *cli);
+int cmd_sandbox_metrics(struct cli *cli);
+int cmd_sandbox_snapshot(struct cli *cli);
+int cmd_snapshot_ls(struct cli *cli);
+int cmd_snapshot_rm(struct cli *cli);
 int cmd_key_create(struct cli *cli);
 int cmd_key_ls(struct cli *cli);
 int cmd_key_revoke(struct cli *cli);
+int cmd_status(struct cli *cli);
 int cmd_doctor(struct cli *cli);
+int cmd_completion(struct cli *cli);
 int cmd_version(struct cli *cli);
 int cmd_help(struct cli *cli);
 int cmd_serve(struct cli *cli);
 
+/* man.c: the troff page of the whole program, one group, or one command; an exit code. */
+int man_print(struct cli *cli, const struct cli_group *group, const struct cli_command *command);
 /* help.c: of what the words named; an exit code. */
 int help_print(struct cli *cli, const struct cli_group *group, const struct cli_command *command);

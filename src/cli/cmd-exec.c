@@ -166,7 +166,7 @@ static void shell_unless_given(struct cli *cli, struct exec_request *q)
 		return;
 	q->argv = shell;
 	q->argc = 2;
-	if (isatty(STDIN_FILENO) && cli->out.stdout_tty && !args_has(&cli->args, "no-stdin")) {
+	if (isatty(STDIN_FILENO) && cli->out.stdout_tty && !cli->out.json && !args_has(&cli->args, "no-stdin")) {
 		q->tty = true;
 		q->stdin_fd = STDIN_FILENO;
 	}
@@ -196,4 +196,20 @@ int cmd_run(struct cli *cli)
 			removal.msg);
 	}
 	return r;
+}
+
+/* A shell in a sandbox that was there before: it is woken if need be, and outlives the shell. */
+int cmd_sandbox_connect(struct cli *cli)
+{
+	struct exec_request q = { .use_env_options = true, .keep_alive_s = RUN_LIFE_S };
+	struct target target = { 0 };
+	int r = cli_exec_options(cli, &q, &cli->e);
+
+	if (r == 0)
+		r = cli_sandbox_wake(cli, cli->args.words[0], STR("{}"), &target, &cli->e);
+	if (r < 0)
+		return r;
+	shell_unless_given(cli, &q);
+	q.target = &target;
+	return cli_exec_show(cli, &q, NULL);
 }

@@ -248,10 +248,10 @@ static void extend_now(void *arg)
 		.headers = headers,
 		.timeout_ms = CLI_CALL_TIMEOUT_MS };
 
-	(void)snprintf(url, sizeof url, "%s/sandboxes/%s/timeout", cli->config.api_url,
+	(void)snprintf(url, sizeof url, "%s/sandboxes/%s/refreshes", cli->config.api_url,
 		s->request->target->id);
 	(void)snprintf(key, sizeof key, "X-API-Key: %s", cli->config.api_key);
-	(void)snprintf(body, sizeof body, "{\"timeout\":%" PRId64 "}", s->request->keep_alive_s);
+	(void)snprintf(body, sizeof body, "{\"duration\":%" PRId64 "}", s->request->keep_alive_s);
 	request.body = str_of(body);
 	s->extend = (struct rpc){ .session = s, .answered = extended };
 	s->extend.call =

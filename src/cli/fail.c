@@ -73,7 +73,7 @@ int cli_report(struct cli *cli)
 {
 	const struct cli_command *c = cli->args.command;
 	const struct cli_failure *f = cli_failure_of(cli->e.code);
-	int exit_code = c && c->takes_command && cli->e.code != -EPIPE ? EXIT_OURS : (int)f->exit;
+	int exit_code = c && c->passes_exit && cli->e.code != -EPIPE ? EXIT_OURS : (int)f->exit;
 
 	if (cli->e.code == -EPIPE)
 		return exit_code; /* whoever read us has gone: there is nobody to tell */

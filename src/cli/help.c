@@ -163,7 +163,8 @@ int cmd_help(struct cli *cli)
 			return err_set(&cli->e, -EINVAL, "there is no command '%s'",
 				cli->args.words[cli->args.n_words - 1]);
 	}
-	return help_print(cli, group, command);
+	return args_has(&cli->args, "man") ? man_print(cli, group, command)
+					   : help_print(cli, group, command);
 }
 
 int cmd_version(struct cli *cli)

@@ -176,6 +176,25 @@ int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, str
 	return target_of(&info, ret, e);
 }
 
+int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct target *ret,
+	struct err *e)
+{
+	struct api_request request = { .method = "POST", .body = body };
+	struct sandbox_info info;
+	struct api_reply reply;
+	char id[CLI_ID];
+	int r = cli_sandbox_resolve(cli, typed, id, e);
+
+	if (r < 0)
+		return r;
+	request.path = arena_printf(cli->arena, "/v2/sandboxes/%s/connect", id);
+	r = cli_api_call(cli, &request, &reply, e);
+	if (r < 0)
+		return r;
+	r = json_decode(cli->arena, reply.body, &info_shape, &info, e);
+	return r < 0 ? err_wrap(e, -EPROTO, "sandbox %s", id) : target_of(&info, ret, e);
+}
+
 int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e)
 {
 	const char *pair;

@@ -14,6 +14,7 @@ const size_t cli_n_common_options = ARRAY_SIZE(cli_common_options);
 
 const struct cli_group cli_groups[] = {
 	{ "sandbox", "sbx", "make, use and end sandboxes" },
+	{ "snapshot", NULL, "what sandboxes were, to start others from" },
 	{ "key", NULL, "API keys" },
 };
 const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
@@ -74,6 +75,42 @@ static const struct cli_option kill_options[] = {
 	{ "all", 0, NULL, "every sandbox of this key's team" },
 };
 
+static const struct cli_option connect_options[] = {
+	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
+	{ "env", 'e', "K=V", "environment variable; may be repeated" },
+	{ "user", 'u', "NAME", "user in the sandbox" },
+};
+
+static const struct cli_option pause_options[] = {
+	{ "disk", 0, NULL, "keep the files only: processes and memory are given up" },
+};
+
+static const struct cli_option resume_options[] = {
+	{ "cold", 0, NULL, "start from the files only, without the processes" },
+	{ "timeout", 0, "TIME", "how long it lives then (default: the server's, 5 minutes)" },
+};
+
+static const struct cli_option snapshot_options[] = {
+	{ "name", 0, "NAME", "a name to start others by, like work or work:v2" },
+};
+
+static const struct cli_option fork_options[] = {
+	{ "count", 0, "N", "how many, 1 to 100 (default: 1)" },
+	{ "timeout", 0, "TIME", "how long they live (default: 5 minutes)" },
+};
+
+static const struct cli_option logs_options[] = {
+	{ "follow", 'f', NULL, "go on with what comes, until the sandbox ends" },
+};
+
+static const struct cli_option metrics_options[] = {
+	{ "since", 0, "TIME", "only samples that are no older (default: all)" },
+};
+
+static const struct cli_option help_options[] = {
+	{ "man", 0, NULL, "as a manual page (troff)" },
+};
+
 static const struct cli_option doctor_options[] = {
 	{ "explain", 0, "ID", "all that is known about one check" },
 };
@@ -118,6 +155,7 @@ const struct cli_command cli_commands[] = {
 		.min_words = 1,
 		.max_words = 1,
 		.takes_command = true,
+		.passes_exit = true,
 		.run = cmd_run,
 	},
 	{
@@ -175,6 +213,7 @@ const struct cli_command cli_commands[] = {
 		.min_words = 1,
 		.max_words = 1,
 		.takes_command = true,
+		.passes_exit = true,
 		.run = cmd_sandbox_exec,
 	},
 	{
@@ -207,6 +246,150 @@ const struct cli_command cli_commands[] = {
 		OPTIONS(kill_options),
 		.max_words = -1,
 		.run = cmd_sandbox_kill,
+	},
+	{
+		.group = "sandbox",
+		.name = "connect",
+		.guess = "shell",
+		.words = "SANDBOX",
+		.summary = "open a shell in a sandbox",
+		.detail = "A login shell: in a terminal if there is one, else it reads stdin. A "
+			  "paused sandbox is\nresumed first. The sandbox does not end while the "
+			  "shell is open, and never earlier than\nit would have.\n" EXIT_NOTE,
+		.examples = "atoll sandbox connect i3k9\natoll sandbox connect -u root i3k9",
+		.see_also = "sandbox exec, sandbox resume",
+		OPTIONS(connect_options),
+		.min_words = 1,
+		.max_words = 1,
+		.passes_exit = true,
+		.run = cmd_sandbox_connect,
+	},
+	{
+		.group = "sandbox",
+		.name = "pause",
+		.words = "SANDBOX",
+		.summary = "stop a sandbox without losing it",
+		.detail = "Its processes stand still, and its time too. Fine to repeat.",
+		.examples = "atoll sandbox pause i3k9\natoll sandbox pause --disk i3k9",
+		.see_also = "sandbox resume, sandbox snapshot",
+		OPTIONS(pause_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_pause,
+	},
+	{
+		.group = "sandbox",
+		.name = "resume",
+		.words = "SANDBOX",
+		.summary = "let a paused sandbox go on",
+		.detail = "Fine to repeat. TIME is seconds, or like 90s, 5m, 2h.",
+		.examples = "atoll sandbox resume i3k9\natoll sandbox resume i3k9 --timeout 1h",
+		.see_also = "sandbox pause, sandbox connect",
+		OPTIONS(resume_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_resume,
+	},
+	{
+		.group = "sandbox",
+		.name = "snapshot",
+		.words = "SANDBOX",
+		.summary = "keep what a sandbox is now, and print the snapshot's id",
+		.detail = "The sandbox runs on. 'sandbox create' takes the id as a template.",
+		.examples = "atoll sandbox snapshot i3k9 --name work\natoll sandbox create work",
+		.see_also = "snapshot ls, snapshot rm, sandbox fork",
+		OPTIONS(snapshot_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_snapshot,
+	},
+	{
+		.group = "sandbox",
+		.name = "fork",
+		.words = "SANDBOX",
+		.summary = "make sandboxes that begin with another's files",
+		.detail = "The sandbox runs on. Prints an id a line; those that fail are named on "
+			  "stderr, and the\nexit code is the first failure's.",
+		.examples = "atoll sandbox fork i3k9\natoll sandbox fork i3k9 --count 5 -q",
+		.see_also = "sandbox snapshot",
+		OPTIONS(fork_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_fork,
+	},
+	{
+		.group = "sandbox",
+		.name = "extend",
+		.words = "SANDBOX TIME",
+		.summary = "let a sandbox live at least this long from now",
+		.detail = "Never shortens its life. Prints when it ends. TIME is seconds, or like "
+			  "90s, 5m, 2h.",
+		.examples = "atoll sandbox extend i3k9 1h",
+		.see_also = "sandbox info",
+		.min_words = 2,
+		.max_words = 2,
+		.run = cmd_sandbox_extend,
+	},
+	{
+		.group = "sandbox",
+		.name = "port",
+		.words = "SANDBOX PORT",
+		.summary = "print the address of a port of a sandbox",
+		.examples = "atoll sandbox port i3k9 8080\n"
+			    "curl \"$(atoll sandbox port i3k9 8080)\"",
+		.see_also = "sandbox info",
+		.min_words = 2,
+		.max_words = 2,
+		.run = cmd_sandbox_port,
+	},
+	{
+		.group = "sandbox",
+		.name = "logs",
+		.words = "SANDBOX",
+		.summary = "show what happened to a sandbox, oldest first",
+		.detail = "With -f and --json every entry is a document on a line of its own.",
+		.examples = "atoll sandbox logs i3k9\natoll sandbox logs -f i3k9",
+		.see_also = "sandbox metrics, sandbox info",
+		OPTIONS(logs_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_logs,
+	},
+	{
+		.group = "sandbox",
+		.name = "metrics",
+		.words = "SANDBOX",
+		.summary = "show what a sandbox used over time",
+		.detail = "A sample is taken every few seconds. TIME is seconds, or like 90s, 5m.",
+		.examples = "atoll sandbox metrics i3k9 --since 1m",
+		.see_also = "sandbox logs",
+		OPTIONS(metrics_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_sandbox_metrics,
+	},
+	{
+		.group = "snapshot",
+		.name = "ls",
+		.guess = "list",
+		.words = "",
+		.summary = "list snapshots, newest first",
+		.examples = "atoll snapshot ls\natoll snapshot ls -q",
+		.see_also = "sandbox snapshot",
+		.run = cmd_snapshot_ls,
+	},
+	{
+		.group = "snapshot",
+		.name = "rm",
+		.guess = "delete",
+		.words = "SNAPSHOT",
+		.summary = "remove a snapshot",
+		.detail = "Refused while sandboxes that started from it are there.",
+		.examples = "atoll snapshot rm work",
+		.see_also = "snapshot ls",
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_snapshot_rm,
 	},
 	{
 		.group = "key",
@@ -242,6 +425,14 @@ const struct cli_command cli_commands[] = {
 		.run = cmd_key_revoke,
 	},
 	{
+		.name = "status",
+		.words = "",
+		.summary = "say which server is spoken to, how it is, and what it runs",
+		.examples = "atoll status\natoll status --json | jq .sandboxes.running",
+		.see_also = "doctor, sandbox ls",
+		.run = cmd_status,
+	},
+	{
 		.name = "doctor",
 		.words = "",
 		.summary = "say whether sandboxes can run here, and what to do if not",
@@ -254,6 +445,22 @@ const struct cli_command cli_commands[] = {
 		.run = cmd_doctor,
 	},
 	{
+		.name = "completion",
+		.words = "bash|zsh|fish [-- WORD...]",
+		.summary = "print what makes a shell complete atoll's words",
+		.detail = "With WORDs: what the last of them can become, one a line. The scripts ask "
+			  "that way, so\nids of sandboxes, snapshots and keys are those of now; a "
+			  "server that does not answer\nwithin 300 ms is not waited for.",
+		.examples = "source <(atoll completion bash)\n"
+			    "atoll completion zsh > ~/.zfunc/_atoll\n"
+			    "atoll completion fish > ~/.config/fish/completions/atoll.fish",
+		.see_also = "help",
+		.min_words = 1,
+		.max_words = 1,
+		.takes_command = true,
+		.run = cmd_completion,
+	},
+	{
 		.name = "version",
 		.words = "",
 		.summary = "print the version",
@@ -264,7 +471,9 @@ const struct cli_command cli_commands[] = {
 		.name = "help",
 		.words = "[COMMAND]",
 		.summary = "explain atoll or one of its commands",
-		.examples = "atoll help\natoll help sandbox exec",
+		.examples = "atoll help\natoll help sandbox exec\n"
+			    "atoll help --man sandbox > atoll-sandbox.1",
+		OPTIONS(help_options),
 		.max_words = 2,
 		.run = cmd_help,
 	},

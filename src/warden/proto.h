@@ -38,8 +38,8 @@ struct warden_request {
 	uint64_t tag; /* comes back in the answer */
 	char id[WARDEN_ID_SIZE];
 	char template_name[WARDEN_NAME_SIZE];
-	char image_name[WARDEN_ID_SIZE]; /* SAVE, DISCARD; CREATE: start from it, empty: from a
-					    blank one */
+	char image_name[WARDEN_ID_SIZE]; /* SAVE, DISCARD; CREATE: start from it, at the size it
+					  * has; empty: from a blank one of disk_bytes */
 	uint64_t memory_bytes;
 	uint64_t disk_bytes;
 	uint32_t cpu_percent; /* 100 is one core */

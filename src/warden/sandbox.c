@@ -282,6 +282,14 @@ static int copy_saved(struct slot *slot, int saved_fd, struct err *e)
 	return copier_start(w->loop, &w->copiers, &o, image_copied, slot, &slot->copier, e);
 }
 
+static int open_saved(const struct warden *w, const char *name, struct err *e)
+{
+	if (!disk_has_images(&w->disk))
+		return err_set(e, -EOPNOTSUPP,
+			"saved images need loop devices, and this host has none");
+	return saved_open(&w->disk, name, e);
+}
+
 /* As create, but its disk is a copy of a saved one, and it goes on when that has been made. */
 static void create_from_image(struct warden *w, const struct warden_request *q, struct tree *tree,
 	int settings_fd)
@@ -289,7 +297,7 @@ static void create_from_image(struct warden *w, const struct warden_request *q, 
 	int64_t now_us = time_now_us();
 	struct slot *slot = NULL;
 	struct err e = { 0 };
-	int saved_fd = saved_open(&w->disk, q->image_name, &e);
+	int saved_fd = open_saved(w, q->image_name, &e);
 
 	if (saved_fd < 0 || make_slot(w, q, true, &slot, &e) < 0) {
 		close_fdp(&saved_fd);

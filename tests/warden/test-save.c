@@ -264,7 +264,7 @@ TEST(hosts_without_loop_devices_say_that_they_cannot)
 	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), -EOPNOTSUPP);
 	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
 	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
-	ASSERT_EQ(harness_create_from(&h, "two", "image"), -ENOENT);
+	ASSERT_EQ(harness_create_from(&h, "two", "image"), -EOPNOTSUPP);
 }
 
 /* What was made before there was a pool lives on where it is. */

@@ -1,0 +1,189 @@
+/* Snapshots: made of a running sandbox, listed, removed. New sandboxes start from them by their id,
+ * as from a template. */
+#include "cli/cli-internal.h"
+
+enum {
+	MAX_PAGES = 1000,
+	MAX_BODY = 4096,
+	MAX_PATH = 4096,
+};
+
+struct snapshot_info {
+	struct str id;
+	struct json_strs names;
+};
+static const struct json_field snapshot_fields[] = {
+	JSON_FIELD(struct snapshot_info, id, "snapshotID", JSON_STR, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct snapshot_info, names, "names", JSON_STRS, .flags = JSON_LAX),
+};
+static const struct json_shape snapshot_shape =
+	JSON_SHAPE(struct snapshot_info, snapshot_fields, .ignore_unknown = true);
+
+static void snapshot_json(struct jsonw *w, const struct snapshot_info *info)
+{
+	jsonw_object(w, NULL);
+	jsonw_str(w, "snapshotID", info->id);
+	jsonw_array(w, "names");
+	for (size_t i = 0; i < info->names.n; i++)
+		jsonw_str(w, NULL, info->names.v[i]);
+	jsonw_end_array(w);
+	jsonw_end_object(w);
+}
+
+static int make_snapshot(struct cli *cli, const char *id, struct snapshot_info *ret, struct err *e)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(MAX_BODY);
+	const char *name = args_value(&cli->args, "name");
+	struct api_request request = { .method = "POST" };
+	struct api_reply reply;
+	struct jsonw w;
+	int r;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	if (name)
+		jsonw_strz(&w, "name", name);
+	jsonw_end_object(&w);
+	if (body.failed)
+		return err_set(e, -EINVAL, "--name is too long");
+	request.path = arena_printf(cli->arena, "/sandboxes/%s/snapshots", id);
+	request.body = buf_str(&body);
+	r = cli_api_call(cli, &request, &reply, e);
+	if (r < 0)
+		return r;
+	r = json_decode(cli->arena, reply.body, &snapshot_shape, ret, e);
+	return r < 0 ? err_wrap(e, -EPROTO, "snapshot of %s", id) : 0;
+}
+
+int cmd_sandbox_snapshot(struct cli *cli)
+{
+	struct snapshot_info info;
+	char id[CLI_ID], cell[OUT_CELL];
+	int r = cli_sandbox_resolve(cli, cli->args.words[0], id, &cli->e);
+
+	if (r == 0)
+		r = make_snapshot(cli, id, &info, &cli->e);
+	if (r < 0)
+		return r;
+	if (cli->out.json) {
+		snapshot_json(&cli->out.json_writer, &info);
+		(void)buf_addc(&cli->out.text, '\n');
+		return EXIT_OK;
+	}
+	out_text(info.id, cell);
+	out_line(&cli->out, "%s", cell);
+	out_note(&cli->out, "start from it: atoll sandbox create %s", cell);
+	return EXIT_OK;
+}
+
+/* ---- ls ---- */
+
+static const char *page_path(struct cli *cli, struct str next)
+{
+	CLEANUP(buf_done) struct buf path = BUF_INIT(64 << 10);
+	char *copy;
+
+	(void)buf_adds(&path, "/snapshots?limit=100");
+	if (next.n) {
+		(void)buf_adds(&path, "&nextToken=");
+		(void)percent_encode(next, &path);
+	}
+	copy = arena_dup(cli->arena, buf_str(&path));
+	return copy ? copy : "";
+}
+
+static void show_row(struct cli *cli, const struct snapshot_info *info, struct out_table *table)
+{
+	size_t row;
+
+	if (cli->out.json) {
+		snapshot_json(&cli->out.json_writer, info);
+	} else if (cli->out.quiet) {
+		out_line(&cli->out, "%.*s", STR_ARG(info->id));
+	} else {
+		row = out_table_add(table);
+		out_text(info->id, out_table_cell(table, row, 0));
+		out_text(info->names.n ? info->names.v[0] : STR_NONE,
+			out_table_cell(table, row, 1));
+	}
+}
+
+static int show_pages(struct cli *cli, struct out_table *table, struct err *e)
+{
+	struct api_request request = { .method = "GET" };
+	struct api_reply reply = { 0 };
+
+	for (int page = 0; page == 0 || reply.next.n; page++) {
+		const struct snapshot_info *v;
+		struct json_list rows;
+		int r;
+
+		if (page == MAX_PAGES)
+			return err_set(e, -EPROTO, "the list of snapshots does not end");
+		request.path = page_path(cli, reply.next);
+		r = cli_api_call(cli, &request, &reply, e);
+		if (r < 0)
+			return r;
+		r = json_decode_list(cli->arena, reply.body, &snapshot_shape, &rows, e);
+		if (r < 0)
+			return err_wrap(e, -EPROTO, "list of snapshots");
+		v = rows.v;
+		for (size_t i = 0; i < rows.n; i++)
+			show_row(cli, &v[i], table);
+	}
+	return 0;
+}
+
+int cmd_snapshot_ls(struct cli *cli)
+{
+	static const char *const titles[] = { "ID", "NAME" };
+	CLEANUP(out_table_done) struct out_table table;
+	int r;
+
+	out_table_init(&table, titles, ARRAY_SIZE(titles));
+	if (cli->out.json)
+		jsonw_array(&cli->out.json_writer, NULL);
+	r = show_pages(cli, &table, &cli->e);
+	if (r < 0)
+		return r;
+	if (cli->out.json) {
+		jsonw_end_array(&cli->out.json_writer);
+		(void)buf_addc(&cli->out.text, '\n');
+	} else if (table.n_rows) {
+		out_table_print(&cli->out, &table);
+	} else if (!cli->out.quiet) {
+		out_note(&cli->out, "no snapshots; 'atoll sandbox snapshot SANDBOX' makes one");
+	}
+	return EXIT_OK;
+}
+
+/* ---- rm ---- */
+
+int cmd_snapshot_rm(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf path = BUF_INIT(MAX_PATH);
+	struct api_request request = { .method = "DELETE" };
+	const char *id = cli->args.words[0];
+	struct jsonw *w = &cli->out.json_writer;
+	struct api_reply reply;
+	int r;
+
+	(void)buf_adds(&path, "/templates/");
+	(void)percent_encode(str_of(id), &path);
+	if (path.failed || !*id)
+		return err_set(&cli->e, -EINVAL, "'%.60s' is not a snapshot id", id);
+	request.path = path.p;
+	r = cli_api_call(cli, &request, &reply, &cli->e);
+	if (r < 0)
+		return r;
+	if (!cli->out.json) {
+		out_line(&cli->out, "%s", id);
+		return EXIT_OK;
+	}
+	jsonw_object(w, NULL);
+	jsonw_strz(w, "snapshotID", id);
+	jsonw_bool(w, "removed", true);
+	jsonw_end_object(w);
+	(void)buf_addc(&cli->out.text, '\n');
+	return EXIT_OK;
+}
