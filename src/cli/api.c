@@ -115,9 +115,7 @@ int cli_api_call(struct cli *cli, const struct api_request *request, struct api_
 		return r;
 	http.url = arena_printf(cli->arena, "%s%s", cli->config.api_url, request->path);
 	http.headers = api_headers(cli, request->body.p != NULL);
-	http.timeout_ms = request->timeout_ms	   ? request->timeout_ms
-			  : cli->call_timeout_ms ? cli->call_timeout_ms
-						 : CLI_CALL_TIMEOUT_MS;
+	http.timeout_ms = request->timeout_ms ? request->timeout_ms : CLI_CALL_TIMEOUT_MS;
 	(void)client_fetch(cli->client, &http, REPLY_MAX, on_response, &w);
 	r = loop_run(cli->loop, e);
 	if (r < 0 || w.r < 0)

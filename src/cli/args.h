@@ -30,7 +30,7 @@ struct cli_command {
 	 * line that is passed on as it is. */
 	bool takes_command;
 	bool passes_exit; /* on from the sandbox: all own failures exit with 125 */
-	bool runs_alone; /* a program of its own: the options of every command are not its */
+	bool runs_alone;  /* a program of its own: the options of every command are not its */
 	int (*run)(struct cli *cli); /* exit code, or -errno with cli->e */
 };
 

@@ -46,7 +46,6 @@ struct cli {
 		on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
 	void *signal_arg;
 	int signal_seen; /* the last one nobody heard of; 0: none */
-	int64_t call_timeout_ms; /* of a call that names none; 0: CLI_CALL_TIMEOUT_MS */
 };
 
 int cli_load_config(struct cli *cli, struct err *e);

@@ -166,7 +166,8 @@ static void shell_unless_given(struct cli *cli, struct exec_request *q)
 		return;
 	q->argv = shell;
 	q->argc = 2;
-	if (isatty(STDIN_FILENO) && cli->out.stdout_tty && !cli->out.json && !args_has(&cli->args, "no-stdin")) {
+	if (isatty(STDIN_FILENO) && cli->out.stdout_tty && !cli->out.json &&
+		!args_has(&cli->args, "no-stdin")) {
 		q->tty = true;
 		q->stdin_fd = STDIN_FILENO;
 	}

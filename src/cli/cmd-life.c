@@ -36,7 +36,7 @@ static void show_state(struct cli *cli, const char *id, const char *state)
 
 static bool is_paused(struct cli *cli, const char *id)
 {
-	struct sandbox_info info;
+	struct sandbox_info info = { 0 };
 	struct err ignored;
 
 	return sandbox_look_up(cli, id, &info, &ignored) == 0 && str_is(info.state, "paused");
@@ -106,8 +106,7 @@ static int move_end(struct cli *cli, const struct sandbox_info *info, int64_t se
 		end_us >= cli->out.now_us + seconds * 1000000)
 		return 0;
 	request.path = arena_printf(cli->arena, "/sandboxes/%.*s/timeout", STR_ARG(info->id));
-	request.body =
-		str_of(arena_printf(cli->arena, "{\"timeout\":%" PRId64 "}", seconds));
+	request.body = str_of(arena_printf(cli->arena, "{\"timeout\":%" PRId64 "}", seconds));
 	return cli_api_call(cli, &request, &reply, e);
 }
 
@@ -132,12 +131,14 @@ static void show_end(struct cli *cli, const struct sandbox_info *info)
 
 int cmd_sandbox_extend(struct cli *cli)
 {
-	struct sandbox_info info;
+	struct sandbox_info info = { 0 };
 	int64_t seconds;
-	int r = args_seconds("TIME", cli->args.words[1], &seconds, &cli->e);
+	int r;
 
-	if (r == 0)
-		r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
+	if (args_seconds("TIME", cli->args.words[1], &seconds, NULL) < 0)
+		return err_set(&cli->e, -EINVAL,
+			"'%s' is not a time; seconds, or like 90s, 5m, 2h, 1d", cli->args.words[1]);
+	r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
 	if (r < 0)
 		return r;
 	if (!str_is(info.state, "running"))
@@ -254,9 +255,9 @@ int cmd_sandbox_fork(struct cli *cli)
 	for (size_t i = 0; i < forks.n; i++) {
 		show_fork(cli, &v[i]);
 		if (!v[i].sandbox.id.n && exit_code == EXIT_OK)
-			exit_code = (int)cli_failure_of(
-				cli_api_code_of((int)v[i].error.status.value))
-					    ->exit;
+			exit_code =
+				(int)cli_failure_of(cli_api_code_of((int)v[i].error.status.value))
+					->exit;
 	}
 	if (cli->out.json) {
 		jsonw_end_array(&cli->out.json_writer);
@@ -270,7 +271,7 @@ int cmd_sandbox_fork(struct cli *cli)
 int cmd_sandbox_port(struct cli *cli)
 {
 	struct jsonw *w = &cli->out.json_writer;
-	struct sandbox_info info;
+	struct sandbox_info info = { 0 };
 	const char *scheme, *url;
 	char domain[OUT_CELL];
 	int64_t port;

@@ -57,7 +57,7 @@ static int make_snapshot(struct cli *cli, const char *id, struct snapshot_info *
 
 int cmd_sandbox_snapshot(struct cli *cli)
 {
-	struct snapshot_info info;
+	struct snapshot_info info = { 0 };
 	char id[CLI_ID], cell[OUT_CELL];
 	int r = cli_sandbox_resolve(cli, cli->args.words[0], id, &cli->e);
 
@@ -92,8 +92,11 @@ static const char *page_path(struct cli *cli, struct str next)
 	return copy ? copy : "";
 }
 
-static void show_row(struct cli *cli, const struct snapshot_info *info, struct out_table *table)
+typedef void (*snapshot_fn)(struct cli *cli, const struct snapshot_info *info, void *arg);
+
+static void show_row(struct cli *cli, const struct snapshot_info *info, void *arg)
 {
+	struct out_table *table = arg;
 	size_t row;
 
 	if (cli->out.json) {
@@ -108,7 +111,7 @@ static void show_row(struct cli *cli, const struct snapshot_info *info, struct o
 	}
 }
 
-static int show_pages(struct cli *cli, struct out_table *table, struct err *e)
+static int each_snapshot(struct cli *cli, snapshot_fn fn, void *arg, struct err *e)
 {
 	struct api_request request = { .method = "GET" };
 	struct api_reply reply = { 0 };
@@ -129,7 +132,7 @@ static int show_pages(struct cli *cli, struct out_table *table, struct err *e)
 			return err_wrap(e, -EPROTO, "list of snapshots");
 		v = rows.v;
 		for (size_t i = 0; i < rows.n; i++)
-			show_row(cli, &v[i], table);
+			fn(cli, &v[i], arg);
 	}
 	return 0;
 }
@@ -143,7 +146,7 @@ int cmd_snapshot_ls(struct cli *cli)
 	out_table_init(&table, titles, ARRAY_SIZE(titles));
 	if (cli->out.json)
 		jsonw_array(&cli->out.json_writer, NULL);
-	r = show_pages(cli, &table, &cli->e);
+	r = each_snapshot(cli, show_row, &table, &cli->e);
 	if (r < 0)
 		return r;
 	if (cli->out.json) {
@@ -159,29 +162,73 @@ int cmd_snapshot_ls(struct cli *cli)
 
 /* ---- rm ---- */
 
+struct search {
+	struct str typed;
+	struct str id; /* n 0: not found */
+};
+
+static bool is_named(struct str name, struct str typed)
+{
+	return str_eq(name, typed) ||
+	       (str_has_prefix(name, typed) && str_is(str_from(name, typed.n), ":default"));
+}
+
+static void match(struct cli *cli, const struct snapshot_info *info, void *arg)
+{
+	struct search *s = arg;
+
+	(void)cli;
+	if (is_named(info->id, s->typed))
+		s->id = info->id;
+	for (size_t i = 0; i < info->names.n; i++)
+		if (is_named(info->names.v[i], s->typed))
+			s->id = info->id;
+}
+
+/* The API removes snapshots as the templates they are. Templates that are none must not go by a
+ * word that was meant for a snapshot. */
+static int find_snapshot(struct cli *cli, const char *typed, struct str *ret, struct err *e)
+{
+	struct search s = { .typed = str_of(typed) };
+	int r = each_snapshot(cli, match, &s, e);
+
+	if (r < 0)
+		return r;
+	if (!s.id.n) {
+		(void)snprintf(cli->hint, sizeof cli->hint, "'atoll snapshot ls' lists them");
+		return err_set(e, -ENOENT, "there is no snapshot '%s'", typed);
+	}
+	*ret = s.id;
+	return 0;
+}
+
 int cmd_snapshot_rm(struct cli *cli)
 {
 	CLEANUP(buf_done) struct buf path = BUF_INIT(MAX_PATH);
 	struct api_request request = { .method = "DELETE" };
-	const char *id = cli->args.words[0];
 	struct jsonw *w = &cli->out.json_writer;
 	struct api_reply reply;
-	int r;
+	char cell[OUT_CELL];
+	struct str id = STR_NONE;
+	int r = find_snapshot(cli, cli->args.words[0], &id, &cli->e);
 
+	if (r < 0)
+		return r;
 	(void)buf_adds(&path, "/templates/");
-	(void)percent_encode(str_of(id), &path);
-	if (path.failed || !*id)
-		return err_set(&cli->e, -EINVAL, "'%.60s' is not a snapshot id", id);
+	(void)percent_encode(id, &path);
+	if (path.failed)
+		return err_set(&cli->e, -EPROTO, "the server named a snapshot in a strange way");
 	request.path = path.p;
 	r = cli_api_call(cli, &request, &reply, &cli->e);
 	if (r < 0)
 		return r;
 	if (!cli->out.json) {
-		out_line(&cli->out, "%s", id);
+		out_text(id, cell);
+		out_line(&cli->out, "%s", cell);
 		return EXIT_OK;
 	}
 	jsonw_object(w, NULL);
-	jsonw_strz(w, "snapshotID", id);
+	jsonw_str(w, "snapshotID", id);
 	jsonw_bool(w, "removed", true);
 	jsonw_end_object(w);
 	(void)buf_addc(&cli->out.text, '\n');

@@ -257,7 +257,7 @@ const struct cli_command cli_commands[] = {
 			  "paused sandbox is\nresumed first. The sandbox does not end while the "
 			  "shell is open, and never earlier than\nit would have.\n" EXIT_NOTE,
 		.examples = "atoll sandbox connect i3k9\natoll sandbox connect -u root i3k9",
-		.see_also = "sandbox exec, sandbox resume",
+		.see_also = "sandbox exec, sandbox resume, run",
 		OPTIONS(connect_options),
 		.min_words = 1,
 		.max_words = 1,
@@ -448,9 +448,10 @@ const struct cli_command cli_commands[] = {
 		.name = "completion",
 		.words = "bash|zsh|fish [-- WORD...]",
 		.summary = "print what makes a shell complete atoll's words",
-		.detail = "With WORDs: what the last of them can become, one a line. The scripts ask "
-			  "that way, so\nids of sandboxes, snapshots and keys are those of now; a "
-			  "server that does not answer\nwithin 300 ms is not waited for.",
+		.detail =
+			"With WORDs: what the last of them can become, one a line. The scripts ask "
+			"that way, so\nids of sandboxes, snapshots and keys are those of now; a "
+			"server that does not answer\nwithin 300 ms is not waited for.",
 		.examples = "source <(atoll completion bash)\n"
 			    "atoll completion zsh > ~/.zfunc/_atoll\n"
 			    "atoll completion fish > ~/.config/fish/completions/atoll.fish",

@@ -39,20 +39,21 @@ def interfaces():
 
 
 def cgroups():
-    """All below .../atoll/ but those in which processes of other PID namespaces live, with the
-    directories above them: they belong to another server."""
-    found, foreign = set(), set()
-    for root, _, _ in os.walk('/sys/fs/cgroup'):
-        if '/atoll/' not in root:
-            continue
-        found.add(root)
-        try:
-            pids = pathlib.Path(root, 'cgroup.procs').read_text().split()
-        except OSError:
-            continue
-        if '0' in pids:
-            foreign.update((root, os.path.dirname(root)))
-    return found - foreign
+    """Those of servers in this process namespace: a process of another one shows as 0."""
+    trees = {}
+    for root, names, _ in os.walk('/sys/fs/cgroup'):
+        for path in (os.path.join(root, name) for name in names):
+            if '/atoll/' in path:
+                trees.setdefault(path.split('/atoll/')[1].split('/')[0], []).append(path)
+    return {path for paths in trees.values() if not any(map(has_foreign_process, paths))
+            for path in paths}
+
+
+def has_foreign_process(cgroup):
+    try:
+        return '0' in pathlib.Path(cgroup, 'cgroup.procs').read_text().split()
+    except OSError:
+        return False
 
 
 def loop_devices():

@@ -1,0 +1,119 @@
+/* status - which server it is, how it is, and what it runs. */
+#include "cli/cli-internal.h"
+
+struct status {
+	const char *health;     /* "ok" or "draining" */
+	char version[OUT_CELL]; /* "": the server does not say */
+	size_t running, paused;
+};
+
+/* A server that takes no new sandboxes still answers: it is described, not reported as a failure.
+ */
+static int ask_health(struct cli *cli, struct status *s, struct err *e)
+{
+	struct api_request request = { .method = "GET", .path = "/health" };
+	struct api_reply reply;
+	int r = cli_api_call(cli, &request, &reply, e);
+
+	s->health = r == -EAGAIN ? "draining" : "ok";
+	return r == -EAGAIN ? 0 : r;
+}
+
+/* Of the document that describes the API; other servers of this protocol have none. */
+static void ask_version(struct cli *cli, struct status *s)
+{
+	struct info {
+		struct str version;
+	};
+	struct document {
+		struct info info;
+	} document;
+	static const struct json_field info_fields[] = {
+		JSON_FIELD(struct info, version, "version", JSON_STR, .flags = JSON_LAX),
+	};
+	static const struct json_shape info_shape =
+		JSON_SHAPE(struct info, info_fields, .ignore_unknown = true);
+	static const struct json_field document_fields[] = {
+		JSON_FIELD(struct document, info, "info", JSON_OBJECT, .shape = &info_shape),
+	};
+	static const struct json_shape document_shape =
+		JSON_SHAPE(struct document, document_fields, .ignore_unknown = true);
+	struct api_request request = { .method = "GET", .path = "/openapi.json" };
+	struct api_reply reply;
+	struct err ignored;
+
+	if (cli_api_call(cli, &request, &reply, &ignored) == 0 &&
+		json_decode(cli->arena, reply.body, &document_shape, &document, NULL) == 0 &&
+		document.info.version.n)
+		out_text(document.info.version, s->version);
+}
+
+static int count_sandboxes(struct cli *cli, struct status *s, struct err *e)
+{
+	cleanup_free struct sandbox_info *all = NULL;
+	size_t n = 0;
+	int r = cli_sandbox_list(cli, &all, &n, e);
+
+	for (size_t i = 0; r == 0 && i < n; i++) {
+		s->running += str_is(all[i].state, "running");
+		s->paused += str_is(all[i].state, "paused");
+	}
+	return r;
+}
+
+static void status_json(struct cli *cli, const struct status *s)
+{
+	struct jsonw *w = &cli->out.json_writer;
+
+	jsonw_object(w, NULL);
+	jsonw_strz(w, "url", cli->config.api_url);
+	jsonw_strz(w, "urlFrom", cli->config.api_url_source);
+	jsonw_strz(w, "keyFrom", cli->config.api_key_source);
+	jsonw_strz(w, "health", s->health);
+	jsonw_strz(w, "version", s->version[0] ? s->version : NULL);
+	jsonw_strz(w, "clientVersion", ATOLL_VERSION);
+	jsonw_object(w, "sandboxes");
+	jsonw_int(w, "running", (int64_t)s->running);
+	jsonw_int(w, "paused", (int64_t)s->paused);
+	jsonw_end_object(w);
+	jsonw_end_object(w);
+	(void)buf_addc(&cli->out.text, '\n');
+}
+
+static void line(struct cli *cli, const char *name, const char *text)
+{
+	out_line(&cli->out, cli->out.stdout_tty ? "%-10s%s" : "%s\t%s", name, text);
+}
+
+static void status_lines(struct cli *cli, const struct status *s)
+{
+	char number[24];
+
+	line(cli, "url", cli->config.api_url);
+	line(cli, "from", cli->config.api_url_source);
+	line(cli, "health", s->health);
+	line(cli, "version", s->version[0] ? s->version : "-");
+	(void)snprintf(number, sizeof number, "%zu", s->running);
+	line(cli, "running", number);
+	(void)snprintf(number, sizeof number, "%zu", s->paused);
+	line(cli, "paused", number);
+}
+
+int cmd_status(struct cli *cli)
+{
+	struct status s = { 0 };
+	int r = ask_health(cli, &s, &cli->e);
+
+	if (r == 0)
+		r = count_sandboxes(cli, &s, &cli->e);
+	if (r < 0)
+		return r;
+	ask_version(cli, &s);
+	if (cli->out.json)
+		status_json(cli, &s);
+	else if (cli->out.quiet)
+		out_line(&cli->out, "%s", s.health);
+	else
+		status_lines(cli, &s);
+	return EXIT_OK;
+}
