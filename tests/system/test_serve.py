@@ -3,7 +3,7 @@ import json
 import os
 import pathlib
 import pty
-import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -170,6 +170,24 @@ class Refused(Scratch):
         (self.scratch / 'data').mkdir()
         (self.scratch / 'data' / 'version').write_text('hello\n')
         self.assertIn("is this Atoll's directory?", self.refused())
+
+    def test_a_host_without_nftables(self):
+        nft = shutil.which('nft')
+        run = subprocess.run(
+            ['unshare', '--mount', 'sh', '-c', f'mount --bind /dev/null {nft} && exec "$@"', 'sh',
+             BUILD / 'atoll', 'serve', '--data', self.scratch / 'data', '--listen',
+             f'127.0.0.1:{free_port()}', '--template-cache', template_cache()],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, r'install nftables .* or start with --network none')
+
+    def test_an_ordinary_user(self):
+        program = shutil.copy(BUILD / 'atoll', self.scratch)  # the build may be out of others' reach
+        run = subprocess.run([program, 'serve', '--data', self.scratch / 'data'],
+                             user=65534, group=65534, stdin=subprocess.DEVNULL, capture_output=True,
+                             text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn('needs root to start', run.stderr)
 
     def test_wrong_options(self):
         for options, says in [(['--pool', 'many'], '--pool'), (['--nope'], '--nope'),
