@@ -222,6 +222,46 @@ static int spawn_many(int64_t count, char **command, struct err *e)
 	return 0;
 }
 
+/* --- call: a request timed, and another, untimed, that undoes it (path "-": none) --- */
+
+static int call_once(struct wire *w, const struct target *t, const char *path, const char *body,
+	struct err *e)
+{
+	struct wire_answer a;
+	char text[1024];
+	int r;
+
+	(void)snprintf(text, sizeof text,
+		"POST %s HTTP/1.1\r\nHost: %s\r\nX-API-Key: %s\r\n"
+		"Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+		path, t->host, t->key, strlen(body), body);
+	r = wire_send(w, str_of(text), e);
+	if (r >= 0)
+		r = wire_receive(w, &a, e);
+	if (r >= 0 && a.status >= 300)
+		r = err_set(e, -EPROTO, "%s: %d %.150s", path, a.status, a.body);
+	return r;
+}
+
+static int call_many(const struct target *t, int64_t count, char **words, struct err *e)
+{
+	static struct wire w;
+	int r = wire_dial(&w, t->host, t->port, e);
+
+	for (int64_t i = 0; r >= 0 && i < count; i++) {
+		int64_t began_us = time_now_us();
+
+		r = call_once(&w, t, words[0], words[1], e);
+		if (r >= 0)
+			print_sample(began_us);
+		if (r >= 0 && strcmp(words[2], "-") != 0)
+			r = call_once(&w, t, words[2], words[3], e);
+		sleep_ms(20);
+	}
+	wire_done(&w);
+	return r;
+}
+
 /* --- the command line --- */
 
 static int64_t number(const char *text)
@@ -262,6 +302,11 @@ static int mode_get(struct target *t, char **words, struct err *e)
 	return transfer(t, "GET", number(words[2]), e);
 }
 
+static int mode_call(struct target *t, char **words, struct err *e)
+{
+	return call_many(t, number(words[0]), words + 1, e);
+}
+
 static const struct {
 	const char *name, *usage;
 	int words; /* behind the port */
@@ -272,6 +317,7 @@ static const struct {
 	{ "exec", "PORT ID TOKEN COUNT", 3, mode_exec },
 	{ "put", "PORT ID TOKEN BYTES", 3, mode_put },
 	{ "get", "PORT ID TOKEN BYTES", 3, mode_get },
+	{ "call", "PORT COUNT PATH BODY UNDO-PATH UNDO-BODY", 5, mode_call },
 };
 
 static int usage(struct err *e)
