@@ -1,14 +1,17 @@
 """SIGKILL of server or warden at every step of every operation: what was promised is there afterwards,
 and nothing is left over. Needs the build with crash points (the sanitizers' one)."""
+import base64
 import http.client
+import json
 import os
 import pathlib
+import struct
 import tempfile
 import time
 import unittest
 
 from harness import kernel
-from harness.sandbox import Sandbox
+from harness.sandbox import Sandbox, frames
 from harness.server import Server
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
@@ -162,6 +165,48 @@ class Crash(unittest.TestCase):
         self.check_runs(witness)
         self.check_target(operation, box)
         self.check_empty()
+
+
+@unittest.skipUnless((BUILD / 'atoll').read_bytes().find(b'pause.frozen') > 0,
+                     'this build has no crash points')
+class Output(unittest.TestCase):
+    def test_none_is_missed_across_a_crash(self):
+        with tempfile.TemporaryDirectory(prefix='atoll-crash-') as scratch:
+            pathlib.Path(scratch).chmod(0o755)
+            server = Server(BUILD, scratch, '--pool', '1')
+            self.addCleanup(server.stop)
+            server.start()
+            box = Sandbox(env=server.env(), timeout=600)
+            seen, last = b'', 0
+            pid, stream = self.follow(box, 'Start', {'process': {
+                'cmd': '/bin/bash', 'args': ['-c', 'for i in $(seq 300); do echo $i; sleep 0.01; done']}})
+            for event in stream:
+                seen, last = self.take(event, seen, last)
+                if seen.count(b'\n') > 50:
+                    break
+            server.kill()
+            time.sleep(0.5)
+            server.start()
+            _, stream = self.follow(box, 'Connect', {'process': {'pid': pid}},
+                                    **{'Atoll-Replay-From': str(last + 1)})
+            for event in stream:
+                seen, last = self.take(event, seen, last)
+            self.assertEqual(seen.split(), [str(i).encode() for i in range(1, 301)])
+            box.kill()
+            self.assertEqual(server.stop(), 0)
+
+    def follow(self, box, method, message, **headers):
+        """The pid, and the events after the first."""
+        body = json.dumps(message).encode()
+        link = box.connection()
+        link.request('POST', '/process.Process/' + method, struct.pack('>BI', 0, len(body)) + body,
+                     box.headers(**{'Content-Type': 'application/connect+json', **headers}))
+        events = (json.loads(text).get('event', {}) for _, text in frames(link.getresponse()))
+        return next(events)['start']['pid'], events
+
+    def take(self, event, seen, last):
+        data = event.get('data', {})
+        return seen + base64.b64decode(data.get('stdout', '')), int(data.get('seq', last))
 
 
 def add_case(operation, step):
