@@ -106,7 +106,7 @@ static void fork_run(struct op *op, struct live *live)
 		(void)err_set(&e, -EINVAL, "count must be from 1 to %d", SANDBOX_MAX_FORKS);
 	else
 		(void)describe(p, live, &e);
-	if (e.code < 0) {
+	if (!live || e.code < 0) {
 		fork_end(p, e.code, &e);
 		return;
 	}

@@ -59,7 +59,7 @@ static const struct json_shape metrics_shape =
  * display. */
 static void take_answer(struct live *live, struct str body)
 {
-	struct arena *arena = arena_new(ANSWER_BYTES * 8);
+	struct arena *arena = arena_new((size_t)ANSWER_BYTES * 8);
 	struct metrics_in in;
 
 	if (json_decode(arena, body, &metrics_shape, &in, NULL) == 0) {
@@ -118,10 +118,10 @@ static void ask(struct live *live)
 
 	if (!live->samples) {
 		live->samples = XNEW(struct samples);
-		live->samples->step_us = STEP_MS * 1000;
+		live->samples->step_us = (int64_t)STEP_MS * 1000;
 	}
-	if (live->samples->is_asking ||
-		time_wall_us() - live->samples->last_us < live->samples->step_us - STEP_MS * 500)
+	if (live->samples->is_asking || time_wall_us() - live->samples->last_us <
+						live->samples->step_us - (int64_t)STEP_MS * 500)
 		return;
 	live->samples->is_asking = true;
 	live->samples->last_us = time_wall_us();

@@ -194,7 +194,7 @@ static void snapshot_run(struct op *op, struct live *live)
 	else if (e.code >= 0 && live->view.state != SANDBOX_RUNNING)
 		(void)err_set(&e, -EBUSY, "Sandbox \"%s\" is paused: resume it to take a snapshot",
 			op->id);
-	if (e.code < 0) {
+	if (!live || e.code < 0) {
 		snapshot_end(p, e.code, &e);
 		return;
 	}

@@ -221,7 +221,7 @@ void sandbox_still(struct warden *w, const struct warden_request *q)
 		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
 	else if (is_full(slot))
 		(void)err_set(&e, -EBUSY, "too many requests wait for sandbox '%s'", q->id);
-	if (e.code < 0) {
+	if (!slot || e.code < 0) {
 		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, NULL, 0);
 	} else if (!slot->still.op) {
 		serve(slot, q);

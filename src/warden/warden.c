@@ -42,7 +42,7 @@ static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct 
 /* A warden whose server was killed still takes its prepared slots down: its successor waits. */
 static int take_lock(int fd, const char *data_dir, struct err *e)
 {
-	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000 };
+	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000L };
 	int64_t deadline_ms = time_now_ms() + LOCK_DEADLINE_MS;
 
 	while (file_lock(fd, F_WRLCK) < 0) {
