@@ -2,8 +2,6 @@
  * the clients: `alias:tag`, with one template id for all tags of an alias. */
 #include "sandbox/sandbox-internal.h"
 
-#include <ctype.h>
-
 struct snapshot {
 	struct op op;
 	struct live *live;
@@ -73,14 +71,22 @@ void sandbox_each_snapshot(const struct sandbox_book *book, const char *team_id,
 
 /* ---- making ---- */
 
+static char lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+static bool is_named_by(char c, const char *also)
+{
+	return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (c && strchr(also, c));
+}
+
 static bool fold(struct str from, char *to, const char *also)
 {
 	for (size_t i = 0; i < from.n; i++) {
-		char c = (char)tolower((unsigned char)from.p[i]);
-
-		if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || strchr(also, c)))
+		to[i] = lower(from.p[i]);
+		if (!is_named_by(to[i], also))
 			return false;
-		to[i] = c;
 	}
 	to[from.n] = '\0';
 	return true;
