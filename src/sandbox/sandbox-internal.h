@@ -29,7 +29,6 @@ struct sandbox_book {
 	struct list snaps;
 	size_t in_flight;
 	struct loop_timer sampler;
-	bool is_closing;
 };
 
 struct live *live_new(struct sandbox_book *book, const char *id);

@@ -277,6 +277,7 @@ void sandbox_each(const struct sandbox_book *book, const char *team_id,
 struct kill {
 	struct op op;
 	char actor[SANDBOX_TEAM_SIZE];
+	const char *why; /* a literal */
 	done_fn done;
 	void *arg;
 };
@@ -287,8 +288,7 @@ static void kill_run(struct op *op, struct live *live)
 	struct err e = { 0 };
 
 	if (live) {
-		live_end(live, SANDBOX_END_USER, k->actor, "killed through the API", k->done,
-			k->arg);
+		live_end(live, SANDBOX_END_USER, k->actor, k->why, k->done, k->arg);
 	} else {
 		(void)op_not_found(op, &e);
 		k->done(k->arg, e.code, &e);
@@ -296,14 +296,22 @@ static void kill_run(struct op *op, struct live *live)
 	free(k);
 }
 
-void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
-	done_fn done, void *arg)
+static struct kill *kill_new(const char *actor, const char *why, done_fn done, void *arg)
 {
 	struct kill *k = XNEW(struct kill);
 
 	(void)snprintf(k->actor, sizeof k->actor, "%s", actor);
+	k->why = why;
 	k->done = done;
 	k->arg = arg;
+	return k;
+}
+
+void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
+	done_fn done, void *arg)
+{
+	struct kill *k = kill_new(actor, "killed through the API", done, arg);
+
 	op_start(&k->op, book, team_id, id, kill_run);
 }
 
@@ -389,13 +397,16 @@ void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 	struct join *join = join_new(1, done, arg);
 	struct err none = { 0 };
 	struct live *live;
+	struct kill *k;
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at))) {
 		if (!live_find(book, NULL, str_of(live->view.id)))
 			continue;
 		join->waiting++;
-		sandbox_kill(book, NULL, str_of(live->view.id), "system", join_one, join);
+		k = kill_new("system", "the server was stopped with --stop-sandboxes", join_one,
+			join);
+		op_start(&k->op, book, NULL, str_of(live->view.id), kill_run);
 	}
 	tell_later(book, &none, join_one, join);
 }

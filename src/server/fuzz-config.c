@@ -1,5 +1,5 @@
-/* The configuration file: what is accepted once is accepted again with comments, CRLF line ends and
- * blank lines around it, and gives the same values. */
+/* The configuration file: what is accepted once is accepted again with comments and blank lines
+ * around it, and gives the same values. */
 #include "server/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

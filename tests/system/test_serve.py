@@ -151,6 +151,16 @@ class Lives(Scratch):
             time.sleep(0.1)
 
 
+    def test_stopping_them_with_the_server_is_the_cause_that_is_recorded(self):
+        server = self.server('--stop-sandboxes').start()
+        made = call(server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[1]
+        self.assertEqual(server.stop(), 0)
+        ended = [line for line in server.log.read_text().splitlines()
+                 if 'event=sandbox.ended' in line and made['sandboxID'] in line]
+        self.assertEqual(len(ended), 1)
+        self.assertIn('stopped with --stop-sandboxes', ended[0])
+
+
 class Refused(Scratch):
     def test_two_servers_on_one_data_directory(self):
         self.server('--stop-sandboxes').start()
