@@ -9,7 +9,7 @@ FUZZ := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false -Df
 SOURCES = $(shell find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test bench fuzz format check install clean release asan
+.PHONY: build run test soak bench fuzz format check install clean release asan
 
 build:
 	@tools/install-packages build
@@ -33,6 +33,11 @@ asan:
 test: release asan
 	@tools/install-packages run
 	@tests/run
+
+# An hour's worth of use in one go; SOAK="--minutes 5 --clients 8" makes it shorter.
+soak: build
+	@tools/install-packages run test
+	@tests/soak $(SOAK)
 
 bench: release
 	@tools/install-packages run test bench
