@@ -54,7 +54,8 @@ static void write_time(struct jsonw *w, const char *key, const struct timespec *
 
 	if (t->tv_sec == 0 && t->tv_nsec == 0)
 		return;
-	if (!gmtime_r(&t->tv_sec, &tm))
+	/* A file may claim any year; a timestamp can only say these. */
+	if (!gmtime_r(&t->tv_sec, &tm) || tm.tm_year < 1000 - 1900 || tm.tm_year > 9999 - 1900)
 		return;
 	n = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &tm);
 	(void)snprintf(text + n, sizeof text - n, ".%09ldZ", t->tv_nsec);

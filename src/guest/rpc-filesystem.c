@@ -143,14 +143,16 @@ static const struct json_shape list_shape =
 
 struct list_call {
 	struct rpc *rpc;
+	const struct proto_message *codec;
 	struct listing listing;
 };
 
 static int list_work(void *arg, struct err *e)
 {
 	struct list_call *call = arg;
+	int r = listing_run(&call->listing, e);
 
-	return listing_run(&call->listing, e);
+	return r < 0 ? r : rpc_encode(call->codec, &call->listing.out, e);
 }
 
 static void list_done(void *arg, int r, const struct err *e)
@@ -165,7 +167,7 @@ static void list_done(void *arg, int r, const struct err *e)
 	if (r < 0)
 		rpc_fail(call->rpc, code, "%s", e->msg);
 	else
-		rpc_reply(call->rpc, &call->listing.out);
+		rpc_reply_encoded(call->rpc, &call->listing.out);
 	listing_done(&call->listing);
 	free(call);
 }
@@ -180,6 +182,7 @@ void rpc_filesystem_list_dir(struct rpc *rpc, struct str message)
 		return;
 	call = XNEW(struct list_call);
 	call->rpc = rpc;
+	call->codec = rpc_codec(rpc);
 	listing_init(&call->listing, path, (uint32_t)MAX(in.depth.value, 1));
 	loop_job(rpc->guest->loop, LOOP_ANY, list_work, list_done, call);
 }

@@ -238,6 +238,7 @@ static int stream_start(struct input_stream *s, const struct rpc_selector *selec
 
 static int on_frame(void *arg, unsigned flags, struct str payload, struct err *e)
 {
+	CLEANUP(buf_done) struct buf text = BUF_INIT(RPC_JSON_BYTES);
 	struct input_stream *s = arg;
 	struct arena *arena;
 	struct event_in in;
@@ -246,7 +247,9 @@ static int on_frame(void *arg, unsigned flags, struct str payload, struct err *e
 	if (flags & CONNECT_FLAG_END)
 		return 0;
 	arena = arena_new(RPC_ARENA_BYTES);
-	r = json_decode(arena, payload, &event_shape, &in, e);
+	r = rpc_to_json(s->rpc, &payload, &text, e);
+	if (r >= 0)
+		r = json_decode(arena, payload, &event_shape, &in, e);
 	if (r < 0)
 		s->failed = (struct outcome){ CONNECT_INVALID_ARGUMENT, *e };
 	else if (in.has_start)

@@ -210,7 +210,7 @@ void rpc_process_start(struct rpc *rpc, struct str message)
 
 	if (!rpc_decode(rpc, message, &start_shape, &in))
 		return;
-	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
+	if (!rpc_stream_options(rpc, &options))
 		return;
 	if (!choose_cwd(rpc, in.process.cwd, cwd))
 		return;
@@ -280,7 +280,7 @@ void rpc_process_connect(struct rpc *rpc, struct str message)
 
 	if (!rpc_decode(rpc, message, &connect_shape, &in))
 		return;
-	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
+	if (!rpc_stream_options(rpc, &options))
 		return;
 	p = rpc_select(t, &in.process);
 	ended = p ? NULL : select_ended(t, &in.process);

@@ -164,7 +164,7 @@ void rpc_filesystem_watch_dir(struct rpc *rpc, struct str message)
 
 	if (!decode_watch(rpc, message, path, &o))
 		return;
-	if (!rpc_stream_options(rpc, &options.deadline_ms, &options.keepalive_ms))
+	if (!rpc_stream_options(rpc, &options))
 		return;
 	s = XNEW(struct watch_stream);
 	s->rpc = rpc;

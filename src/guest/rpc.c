@@ -1,30 +1,52 @@
 #include "guest/rpc.h"
 
+#include "guest/schema.h"
+
 static const struct rpc_method methods[] = {
-	{ "/process.Process/Start", RPC_SERVER_STREAM, true, rpc_process_start },
-	{ "/process.Process/Connect", RPC_SERVER_STREAM, false, rpc_process_connect },
-	{ "/process.Process/List", RPC_UNARY, false, rpc_process_list },
-	{ "/process.Process/Update", RPC_UNARY, false, rpc_process_update },
-	{ "/process.Process/SendInput", RPC_UNARY, false, rpc_process_send_input },
-	{ "/process.Process/StreamInput", RPC_CLIENT_STREAM, false, rpc_process_stream_input },
-	{ "/process.Process/SendSignal", RPC_UNARY, false, rpc_process_send_signal },
-	{ "/process.Process/CloseStdin", RPC_UNARY, false, rpc_process_close_stdin },
-	{ "/filesystem.Filesystem/Stat", RPC_UNARY, true, rpc_filesystem_stat },
-	{ "/filesystem.Filesystem/MakeDir", RPC_UNARY, true, rpc_filesystem_make_dir },
-	{ "/filesystem.Filesystem/Move", RPC_UNARY, true, rpc_filesystem_move },
-	{ "/filesystem.Filesystem/ListDir", RPC_UNARY, true, rpc_filesystem_list_dir },
-	{ "/filesystem.Filesystem/Remove", RPC_UNARY, true, rpc_filesystem_remove },
-	{ "/filesystem.Filesystem/WatchDir", RPC_SERVER_STREAM, true, rpc_filesystem_watch_dir },
-	{ "/filesystem.Filesystem/CreateWatcher", RPC_UNARY, true, rpc_filesystem_create_watcher },
+	{ "/process.Process/Start", RPC_SERVER_STREAM, true, rpc_process_start,
+		&schema_process_start, &schema_process_followed },
+	{ "/process.Process/Connect", RPC_SERVER_STREAM, false, rpc_process_connect,
+		&schema_process_connect, &schema_process_followed },
+	{ "/process.Process/List", RPC_UNARY, false, rpc_process_list, &schema_empty,
+		&schema_process_listed },
+	{ "/process.Process/Update", RPC_UNARY, false, rpc_process_update, &schema_process_update,
+		&schema_empty },
+	{ "/process.Process/SendInput", RPC_UNARY, false, rpc_process_send_input,
+		&schema_process_send_input, &schema_empty },
+	{ "/process.Process/StreamInput", RPC_CLIENT_STREAM, false, rpc_process_stream_input,
+		&schema_process_stream_input, &schema_empty },
+	{ "/process.Process/SendSignal", RPC_UNARY, false, rpc_process_send_signal,
+		&schema_process_send_signal, &schema_empty },
+	{ "/process.Process/CloseStdin", RPC_UNARY, false, rpc_process_close_stdin,
+		&schema_process_close_stdin, &schema_empty },
+	{ "/filesystem.Filesystem/Stat", RPC_UNARY, true, rpc_filesystem_stat,
+		&schema_filesystem_path, &schema_filesystem_entry },
+	{ "/filesystem.Filesystem/MakeDir", RPC_UNARY, true, rpc_filesystem_make_dir,
+		&schema_filesystem_path, &schema_filesystem_entry },
+	{ "/filesystem.Filesystem/Move", RPC_UNARY, true, rpc_filesystem_move,
+		&schema_filesystem_move, &schema_filesystem_entry },
+	{ "/filesystem.Filesystem/ListDir", RPC_UNARY, true, rpc_filesystem_list_dir,
+		&schema_filesystem_list, &schema_filesystem_listed },
+	{ "/filesystem.Filesystem/Remove", RPC_UNARY, true, rpc_filesystem_remove,
+		&schema_filesystem_path, &schema_empty },
+	{ "/filesystem.Filesystem/WatchDir", RPC_SERVER_STREAM, true, rpc_filesystem_watch_dir,
+		&schema_filesystem_watch, &schema_filesystem_watched },
+	{ "/filesystem.Filesystem/CreateWatcher", RPC_UNARY, true, rpc_filesystem_create_watcher,
+		&schema_filesystem_watch, &schema_filesystem_watcher },
 	{ "/filesystem.Filesystem/GetWatcherEvents", RPC_UNARY, false,
-		rpc_filesystem_get_watcher_events },
-	{ "/filesystem.Filesystem/RemoveWatcher", RPC_UNARY, false, rpc_filesystem_remove_watcher },
+		rpc_filesystem_get_watcher_events, &schema_filesystem_watcher,
+		&schema_filesystem_events },
+	{ "/filesystem.Filesystem/RemoveWatcher", RPC_UNARY, false, rpc_filesystem_remove_watcher,
+		&schema_filesystem_watcher, &schema_empty },
 };
 
-static const char *const content_types[] = {
-	[RPC_UNARY] = "application/json",
-	[RPC_SERVER_STREAM] = "application/connect+json",
-	[RPC_CLIENT_STREAM] = "application/connect+json",
+static const struct content_type {
+	const char *json, *proto, *both;
+} content_types[] = {
+	[RPC_UNARY] = { "application/json", "application/proto",
+		"application/json, application/proto" },
+	[RPC_SERVER_STREAM] = { FEED_JSON, FEED_PROTO, FEED_JSON ", " FEED_PROTO },
+	[RPC_CLIENT_STREAM] = { FEED_JSON, FEED_PROTO, FEED_JSON ", " FEED_PROTO },
 };
 
 enum {
@@ -41,36 +63,80 @@ struct http_exchange *rpc_take_exchange(struct rpc *take_rpc)
 	return x;
 }
 
-void rpc_reply(struct rpc *rpc, const struct buf *message)
+const struct proto_message *rpc_codec(const struct rpc *rpc)
 {
-	if (message->failed) {
+	return rpc->is_proto ? rpc->method->reply : NULL;
+}
+
+static const char *content_type(const struct rpc *rpc)
+{
+	const struct content_type *types = &content_types[rpc->method->kind];
+
+	return rpc->is_proto ? types->proto : types->json;
+}
+
+int rpc_encode(const struct proto_message *codec, struct buf *message, struct err *e)
+{
+	struct buf out = BUF_INIT(2 * message->n);
+	int r;
+
+	if (!codec || message->failed)
+		return 0;
+	r = proto_from_json(codec, buf_str(message), &out, e);
+	buf_done(message);
+	*message = out;
+	return r;
+}
+
+void rpc_reply_encoded(struct rpc *rpc, const struct buf *message)
+{
+	const char *type = content_type(rpc);
+
+	if (message->failed)
 		rpc_fail(rpc, CONNECT_RESOURCE_EXHAUSTED, "the answer is larger than %zu bytes",
 			message->max);
-		return;
-	}
-	http_reply(rpc_take_exchange(rpc), 200, "application/json", buf_str(message));
+	else
+		http_reply(rpc_take_exchange(rpc), 200, type, buf_str(message));
+}
+
+void rpc_reply(struct rpc *rpc, struct buf *message)
+{
+	struct err e = { 0 };
+	int r = rpc_encode(rpc_codec(rpc), message, &e);
+
+	if (r < 0)
+		rpc_fail(rpc, r == -ENOBUFS ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INTERNAL, "%s",
+			e.msg);
+	else
+		rpc_reply_encoded(rpc, message);
 }
 
 void rpc_reply_empty(struct rpc *rpc)
 {
+	struct str message = rpc->is_proto ? STR("") : STR("{}");
+	const char *type = content_type(rpc);
+
 	if (rpc->method->kind == RPC_UNARY) {
-		http_reply(rpc_take_exchange(rpc), 200, "application/json", STR("{}"));
+		http_reply(rpc_take_exchange(rpc), 200, type, message);
 	} else { /* a client stream: one message and the end of the stream */
 		CLEANUP(buf_done) struct buf out = BUF_INIT(ERROR_MAX_BYTES);
 		size_t mark = connect_frame_begin(&out);
 
-		buf_adds(&out, "{}");
+		buf_add_str(&out, message);
 		connect_frame_end(&out, mark, 0);
 		connect_end_ok(&out);
-		http_reply(rpc_take_exchange(rpc), 200, "application/connect+json", buf_str(&out));
+		http_reply(rpc_take_exchange(rpc), 200, type, buf_str(&out));
 	}
 }
+
+/* Errors are JSON whatever the client speaks. */
 
 void rpc_fail(struct rpc *rpc, enum connect_code code, const char *fmt, ...)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(ERROR_MAX_BYTES);
 	char message[ERROR_MAX_BYTES / 4];
 	bool is_unary = rpc->method->kind == RPC_UNARY;
+	const char *type = is_unary ? "application/json" : content_type(rpc);
 	va_list args;
 
 	va_start(args, fmt);
@@ -78,12 +144,22 @@ void rpc_fail(struct rpc *rpc, enum connect_code code, const char *fmt, ...)
 	va_end(args);
 	if (is_unary) {
 		connect_error_body(&out, code, message);
-		http_reply(rpc_take_exchange(rpc), connect_code_http(code), "application/json",
-			buf_str(&out));
+		http_reply(rpc_take_exchange(rpc), connect_code_http(code), type, buf_str(&out));
 	} else {
 		connect_end_error(&out, code, message);
-		http_reply(rpc_take_exchange(rpc), 200, "application/connect+json", buf_str(&out));
+		http_reply(rpc_take_exchange(rpc), 200, type, buf_str(&out));
 	}
+}
+
+int rpc_to_json(const struct rpc *rpc, struct str *message, struct buf *text, struct err *e)
+{
+	int r;
+
+	if (!rpc->is_proto)
+		return 0;
+	r = proto_to_json(rpc->method->request, *message, text, e);
+	*message = buf_str(text);
+	return r;
 }
 
 bool rpc_decode(struct rpc *rpc, struct str message, const struct json_shape *shape, void *out)
@@ -108,22 +184,22 @@ bool rpc_resolve(struct rpc *rpc, struct str path, char out[PATH_MAX])
 	return false;
 }
 
-bool rpc_stream_options(struct rpc *rpc, int64_t *ret_timeout_ms, int64_t *ret_keepalive_ms)
+bool rpc_stream_options(struct rpc *rpc, struct feed_options *ret)
 {
 	struct str timeout = http_header(rpc->x, "Connect-Timeout-Ms");
 	struct str interval = http_header(rpc->x, "Keepalive-Ping-Interval");
 	int64_t seconds;
 
-	*ret_timeout_ms = 0;
+	*ret = (struct feed_options){ .proto = rpc_codec(rpc) };
 	/* Ten digits at most, says the Connect protocol. */
-	if (timeout.n && str_to_int(timeout, 0, 9999999999, ret_timeout_ms) < 0) {
+	if (timeout.n && str_to_int(timeout, 0, 9999999999, &ret->deadline_ms) < 0) {
 		rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "invalid Connect-Timeout-Ms '%.*s'",
 			STR_ARG(timeout));
 		return false;
 	}
 	if (str_to_int(interval, 1, 86400, &seconds) < 0)
 		seconds = RPC_KEEPALIVE_S;
-	*ret_keepalive_ms = seconds * 1000;
+	ret->keepalive_ms = seconds * 1000;
 	return true;
 }
 
@@ -209,6 +285,7 @@ static int unwrap(struct rpc *rpc, struct str body, struct str *ret, struct err 
 
 static void on_body(void *arg, int r, struct str body)
 {
+	CLEANUP(buf_done) struct buf text = BUF_INIT(RPC_JSON_BYTES);
 	struct rpc *rpc = arg;
 	struct err e = { 0 };
 	struct str message = body;
@@ -224,13 +301,11 @@ static void on_body(void *arg, int r, struct str body)
 	}
 	if (rpc->method->kind == RPC_SERVER_STREAM)
 		r = unwrap(rpc, body, &message, &e);
-	if (r < 0) {
-		rpc_fail(rpc,
-			r == -EMSGSIZE ? CONNECT_RESOURCE_EXHAUSTED : CONNECT_INVALID_ARGUMENT,
-			"%s", e.msg);
-		return;
-	}
-	if (choose_user(rpc))
+	if (r == 0)
+		r = rpc_to_json(rpc, &message, &text, &e);
+	if (r < 0)
+		rpc_fail(rpc, connect_code_of(r), "%s", e.msg);
+	else if (choose_user(rpc))
 		rpc->method->call(rpc, message);
 }
 
@@ -245,7 +320,9 @@ static const struct rpc_method *find_method(struct str path)
 bool rpc_handle(struct guest *g, struct http_exchange *x)
 {
 	const struct rpc_method *method = find_method(http_path(x));
+	struct str type = http_header(x, "Content-Type");
 	struct rpc *rpc;
+	bool is_proto;
 
 	if (!method)
 		return false;
@@ -254,8 +331,9 @@ bool rpc_handle(struct guest *g, struct http_exchange *x)
 		http_reply(x, 405, NULL, STR_NONE);
 		return true;
 	}
-	if (!is_type(http_header(x, "Content-Type"), content_types[method->kind])) {
-		http_add_header(x, "Accept-Post", str_of(content_types[method->kind]));
+	is_proto = is_type(type, content_types[method->kind].proto);
+	if (!is_proto && !is_type(type, content_types[method->kind].json)) {
+		http_add_header(x, "Accept-Post", str_of(content_types[method->kind].both));
 		http_reply(x, 415, NULL, STR_NONE);
 		return true;
 	}
@@ -263,6 +341,7 @@ bool rpc_handle(struct guest *g, struct http_exchange *x)
 	*rpc = (struct rpc){ .guest = g,
 		.x = x,
 		.method = method,
+		.is_proto = is_proto,
 		.arena = arena_new(RPC_ARENA_BYTES) };
 	if (method->kind != RPC_CLIENT_STREAM)
 		http_read_body(x, RPC_MAX_BYTES + CONNECT_HEAD, on_body, rpc);

@@ -1,6 +1,7 @@
 #include "guest/stream.h"
 
 #include "connect/connect.h"
+#include "guest/schema.h"
 #include "json/json.h"
 
 enum {
@@ -17,6 +18,7 @@ struct stream {
 	struct process *process; /* NULL: it has ended as `ending` says */
 	struct ending ending;
 	struct feed *feed;
+	bool is_proto;   /* its client speaks binary protobuf */
 	bool is_blocked; /* its client does not keep up */
 
 	struct backlog *backlog; /* NULL: caught up */
@@ -152,21 +154,44 @@ static void stream_send(struct stream *s, struct str frames)
 		block(s);
 }
 
+/* The frame is made once for all streams that speak the same; `made` is what it holds now. */
+enum made {
+	MADE_NOTHING,
+	MADE_JSON,
+	MADE_PROTO,
+};
+
+static void stream_send_data(struct stream *s, const struct backlog_event *event, enum made *made)
+{
+	enum made want = s->is_proto ? MADE_PROTO : MADE_JSON;
+	struct buf *frame = &s->table->frame;
+
+	if (*made != want) {
+		buf_clear(frame);
+		if (s->is_proto)
+			schema_add_output(frame, event);
+		else
+			add_data(frame, event);
+		*made = want;
+	}
+	if (!feed_send_as_is(s->feed, buf_str(frame)))
+		block(s);
+}
+
 /* Sends what is kept, as long as the client takes it; may free the stream. */
 static void catch_up(struct stream *s)
 {
-	struct buf *frame = &s->table->frame;
 	struct backlog_event event;
 
 	while (s->backlog && !s->is_blocked) {
+		enum made made = MADE_NOTHING;
+
 		if (!backlog_read(s->backlog, s->next_seq, &s->at, &event)) {
 			drop_backlog(s);
 			break;
 		}
-		buf_clear(frame);
-		add_data(frame, &event);
 		s->next_seq = event.seq + 1;
-		stream_send(s, buf_str(frame));
+		stream_send_data(s, &event, &made);
 	}
 	if (!s->backlog && !s->process)
 		stream_finish(s, &s->ending);
@@ -197,6 +222,7 @@ static struct stream *stream_new(struct process_table *t, struct http_exchange *
 	struct stream *s = XNEW(struct stream);
 
 	s->table = t;
+	s->is_proto = o->proto;
 	s->feed = feed_open(take_x, o, &feed_ops, s);
 	return s;
 }
@@ -243,14 +269,10 @@ void stream_replay(struct process_table *t, const struct process_ended *ended,
 
 void streams_output(struct process *p, const struct backlog_event *event)
 {
-	struct buf *frame = &p->table->frame;
+	enum made made = MADE_NOTHING;
 
-	if (list_empty(&p->streams))
-		return;
-	buf_clear(frame);
-	add_data(frame, event);
 	LIST_EACH(&p->streams, node)
-	stream_send(container_of(node, struct stream, node), buf_str(frame));
+	stream_send_data(container_of(node, struct stream, node), event, &made);
 }
 
 void streams_end(struct process *p, const struct ending *ending)

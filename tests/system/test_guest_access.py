@@ -70,6 +70,13 @@ class Access(GuestTest):
         self.assertGreater(metrics['disk_total'], metrics['disk_used'])
         self.assertLess(abs(metrics['ts'] - time.time()), 5)
 
+    def test_a_sandbox_at_rest_uses_little_but_not_nothing(self):
+        for _ in range(2):
+            time.sleep(0.3)
+            used = json.loads(self.guest.http('GET', '/metrics', X_Access_Token=TOKEN)[1])['cpu_used_pct']
+        self.assertGreater(used, 0)
+        self.assertLessEqual(used, 100)
+
     def test_init(self):
         def init(**message):
             status, _, headers = self.guest.http('POST', '/init', json.dumps(message))
@@ -104,7 +111,7 @@ class Protocol(GuestTest):
     def test_methods_types_and_routes(self):
         http_ = self.guest.http
         self.assertEqual(http_('GET', '/process.Process/List')[0], 405)
-        self.assertEqual(http_('POST', '/process.Process/List', b'{}', Content_Type='application/proto')[0], 415)
+        self.assertEqual(http_('POST', '/process.Process/List', b'{}', Content_Type='application/grpc')[0], 415)
         self.assertEqual(http_('POST', '/process.Process/List', b'{}')[0], 415)
         self.assertEqual(http_('POST', '/process.Process/Start', b'{}', Content_Type=UNARY)[0], 415)
         self.assertEqual(http_('POST', '/process.Process/Nothing', b'{}', Content_Type=UNARY)[0], 404)
