@@ -61,6 +61,8 @@ void conn_destroy(struct conn *conn)
 	conn->x = exchange_free(conn->x);
 	buf_done(&conn->in);
 	list_remove(&conn->node);
+	if (conn->carriage)
+		conn->carriage->conn = NULL;
 	conn->carriage = http_carriage_unref(conn->carriage);
 	free(conn->peer_text);
 	free(conn);

@@ -177,8 +177,7 @@ enum pipe_result pipe_move(struct pipe *p, int src, int dst, uint64_t *left, boo
 struct listener {
 	struct list node;
 	struct http_server *server;
-	struct loop_io io;
-	int fd;
+	struct loop_listener socket;
 };
 
 struct http_server {
@@ -191,7 +190,7 @@ struct http_server {
 	struct list busy;
 	struct list relays;
 	size_t n_conns;
-	struct loop_timer accept_timer, stop_timer;
+	struct loop_timer stop_timer;
 	struct loop_task stop_task;
 	done_fn stopped;
 	void *stopped_arg;
@@ -322,6 +321,7 @@ void exchange_ended(struct http_exchange *x);
 /* The rewritten heads, into server->head; -ENOBUFS when they do not fit. */
 int relay_request_head(struct http_exchange *x, const struct http_relay_options *options);
 int relay_interim_head(struct http_exchange *x, const struct head *reply);
+int relay_tunnel_head(struct http_exchange *x); /* our own 101 */
 /* Also decides how the reply is framed for this client. */
 int relay_reply_head(struct http_exchange *x, const struct head *reply);
 
@@ -365,6 +365,7 @@ struct http_relay {
 	struct body reply;
 	struct pipe *up_pipe, *down_pipe; /* while they hold bytes */
 	uint8_t n_interim;
+	bool is_raw;             /* a tunnel from the start: no HTTP is spoken to the upstream */
 	bool up_done, down_done; /* all of that direction has been passed on */
 	bool up_lost;            /* the upstream stopped reading; it may still reply */
 	bool up_bulk, down_bulk; /* worth a pipe */

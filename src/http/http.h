@@ -17,6 +17,7 @@
 
 struct http_server;
 struct http_exchange;
+struct conn;
 
 struct http_limits {              /* zero: the default in parentheses */
 	size_t head_bytes;        /* request line and headers together (32 KiB) -> 431 */
@@ -45,8 +46,16 @@ struct http_carriage {
 	struct sockaddr_storage peer; /* what http_peer says */
 	int n_refs;                   /* begins at 1, the carrier's own */
 	bool cut;
+	/* Called with the last reference, for one that is part of something larger; NULL: it is
+	 * freed. */
+	void (*gone)(struct http_carriage *carriage);
+	struct conn *conn; /* the server's own; NULL: none, or none any more */
 };
 struct http_carriage *http_carriage_unref(struct http_carriage *carriage);
+/* Cuts the connection at once, whatever it is at; its carriage is let go at the end of the turn. */
+void http_carriage_cut(struct http_carriage *carriage);
+/* Of the connection that this exchange came by; NULL: it was accepted by the server itself. */
+struct http_carriage *http_carriage(const struct http_exchange *x);
 /* Takes a connected descriptor, also when there is no room for it, and its own reference. */
 void http_server_take_connection(struct http_server *server, int fd,
 	struct http_carriage *carriage);
@@ -128,8 +137,11 @@ struct http_relay_options {
 	const char *add_headers;
 	struct str host;               /* replaces Host when n > 0 */
 	int64_t first_byte_timeout_ms; /* 0: none */
-	void (*closed)(void *arg);     /* the relay is over and the exchange ended (what is in its
-					  arena still lives during this call); may be NULL */
+	/* The upstream speaks no HTTP: the client, which must have asked for an upgrade, is told
+	 * 101 once it is connected, and from then on their bytes pass as they are. */
+	bool tunnel;
+	void (*closed)(void *arg); /* the relay is over and the exchange ended (what is in its
+				      arena still lives during this call); may be NULL */
 	void *arg;
 };
 /* Passes this exchange to a server behind `upstream_fd` (connected, or still connecting and

@@ -146,6 +146,18 @@ static void decide_framing(struct http_exchange *x, const struct head *reply)
 	x->keep = reply_may_keep(x) && !tunnel && (x->no_body || x->chunked || reply->length >= 0);
 }
 
+int relay_tunnel_head(struct http_exchange *x)
+{
+	static const struct head reply = { .status = 101, .length = -1 };
+	struct buf *out = &x->conn->server->head;
+
+	decide_framing(x, &reply);
+	add_status_line(out, &reply);
+	add_upgrade(out, &x->head);
+	(void)buf_add(out, "\r\n", 2);
+	return out->failed ? -ENOBUFS : 0;
+}
+
 int relay_reply_head(struct http_exchange *x, const struct head *reply)
 {
 	struct buf *out = &x->conn->server->head;

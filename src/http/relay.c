@@ -206,6 +206,44 @@ static void send_first(struct http_relay *relay)
 	relay->up_done = body_is_done(&conn->body) && r == 1;
 }
 
+/* 1: it is, 0: not yet, -errno: it will not be. */
+static int is_connected(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t peer_n = sizeof peer, error_n = sizeof(int);
+	int error = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_n) < 0 || error)
+		return error ? -error : -errno;
+	if (getpeername(fd, (struct sockaddr *)&peer, &peer_n) == 0)
+		return 1;
+	return errno == ENOTCONN ? 0 : -errno;
+}
+
+static void open_tunnel(struct http_relay *relay)
+{
+	struct conn *conn = relay->conn;
+	int r = is_connected(relay->fd);
+	struct iovec head;
+
+	if (r < 0)
+		refuse(relay, r);
+	if (r <= 0)
+		return;
+	if (relay_tunnel_head(relay->x) < 0) {
+		fail(relay, 431, "the request's head is too large to answer");
+		return;
+	}
+	head = iov_of(buf_str(&relay->server->head));
+	conn_send(conn, &head, 1);
+	relay->x->begun = true;
+	relay->mode = RELAY_RAW;
+	body_start_until_close(&conn->body);
+	body_start_until_close(&relay->reply);
+	relay->since_ms = loop_now_ms(relay->server->loop);
+	relay->state = RELAY_TUNNEL;
+}
+
 /* ---- waiting ---- */
 
 static bool wants_client(const struct http_relay *relay)
@@ -349,7 +387,10 @@ static void on_upstream(void *arg, uint32_t events)
 
 	relay->hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
 	if (relay->state == RELAY_CONNECTING) {
-		send_first(relay);
+		if (relay->is_raw)
+			open_tunnel(relay);
+		else
+			send_first(relay);
 		if (relay->state == RELAY_CONNECTING || relay->state >= RELAY_REFUSED) {
 			settle(relay);
 			return;
@@ -392,12 +433,34 @@ void relay_on_client(struct http_relay *relay, uint32_t events)
 		run(relay);
 }
 
+/* A tunnel is opened by the event that tells that its upstream is connected. */
+static void start(struct http_relay *relay, const struct http_relay_options *options)
+{
+	struct http_exchange *x = relay->x;
+	struct iovec head;
+
+	relay->is_raw = options->tunnel;
+	if (relay->is_raw && (!x->head.upgrade || !body_is_done(&x->conn->body))) {
+		fail(relay, 400, "this is not a request for an upgrade");
+		return;
+	}
+	if (!relay->is_raw) {
+		if (relay_request_head(x, options) < 0) {
+			fail(relay, 431, "the request's head is too large to pass on");
+			return;
+		}
+		head = iov_of(buf_str(&relay->server->head));
+		(void)outq_add(&relay->up, &head, 1, 0);
+		send_first(relay);
+	}
+	settle(relay);
+}
+
 struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	const struct http_relay_options *options, http_refused_fn refused)
 {
 	struct http_relay *relay = XNEW(struct http_relay);
 	struct http_server *server = x->conn->server;
-	struct iovec head;
 	int on = 1;
 
 	assert(refused && !x->begun && !x->ended && !x->relay && !x->body_fn && !x->body_over);
@@ -417,17 +480,9 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	x->relay = relay;
 	(void)fd_set_nonblock(upstream_fd, true);
 	(void)setsockopt(upstream_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	if (x->conn->fd < 0) {
+	if (x->conn->fd < 0)
 		cut(relay);
-		return relay;
-	}
-	if (relay_request_head(x, options) < 0) {
-		fail(relay, 431, "the request's head is too large to pass on");
-		return relay;
-	}
-	head = iov_of(buf_str(&server->head));
-	(void)outq_add(&relay->up, &head, 1, 0);
-	send_first(relay);
-	settle(relay);
+	else
+		start(relay, options);
 	return relay;
 }

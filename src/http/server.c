@@ -1,17 +1,9 @@
 /* Listening, limits, stopping. */
 #include "http/http-internal.h"
 
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <time.h>
 
-enum {
-	ACCEPT_TURN = 64,       /* connections taken before others have their turn */
-	ACCEPT_PAUSE_MS = 100,  /* when descriptors have run out: they come back as others leave */
-	KEEPALIVE_SECONDS = 60, /* finds clients that vanished from the network */
-};
-
-static void on_accept_timer(void *arg);
 static void on_stop_timer(void *arg);
 
 static void set_defaults(struct http_limits *l)
@@ -55,7 +47,6 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
 	list_init(&server->idle);
 	list_init(&server->busy);
 	list_init(&server->relays);
-	loop_timer_init(&server->accept_timer, loop, on_accept_timer, server);
 	loop_timer_init(&server->stop_timer, loop, on_stop_timer, server);
 	server->scratch = xcalloc(1, SCRATCH_BYTES);
 	server->fields = XNEW_N(struct field, (size_t)server->limits.max_headers);
@@ -68,8 +59,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
 
 static void listener_free(struct listener *l)
 {
-	loop_io_remove(&l->io);
-	close_fdp(&l->fd);
+	loop_listener_close(&l->socket);
 	list_remove(&l->node);
 	free(l);
 }
@@ -92,7 +82,6 @@ struct http_server *http_server_free(struct http_server *server)
 		conn_destroy(container_of(server->busy.next, struct conn, node));
 	while (!list_empty(&server->relays))
 		relay_free(container_of(server->relays.next, struct http_relay, node));
-	loop_timer_cancel(&server->accept_timer);
 	loop_timer_cancel(&server->stop_timer);
 	loop_task_cancel(&server->stop_task);
 	pipe_pool_done(&server->pipes);
@@ -152,51 +141,46 @@ static void turn_away(int fd)
 	(void)close(fd);
 }
 
-static void pause_accepting(struct http_server *server)
+static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
 {
-	LIST_EACH(&server->listeners, node)
-	loop_io_set(&container_of(node, struct listener, node)->io, 0);
-	loop_timer_set(&server->accept_timer, loop_now_ms(server->loop) + ACCEPT_PAUSE_MS);
-}
-
-static void on_accept_timer(void *arg)
-{
-	struct http_server *server = arg;
-
-	LIST_EACH(&server->listeners, node)
-	loop_io_set(&container_of(node, struct listener, node)->io, EPOLLIN);
-}
-
-/* False when there is nothing more to accept now. */
-static bool accept_one(struct listener *l)
-{
-	struct http_server *server = l->server;
-	struct sockaddr_storage address = { 0 };
-	socklen_t size = sizeof address;
+	struct listener *l = arg;
 	struct conn *conn;
-	int fd;
 
-	fd = accept4(l->fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd < 0) {
-		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			pause_accepting(server);
-		return errno == ECONNABORTED || errno == EINTR || errno == EPROTO;
-	}
-	if (!make_room(server)) {
+	if (!make_room(l->server)) {
 		turn_away(fd);
-		return true;
+		return;
 	}
-	conn = conn_new(server, fd, &address, NULL); /* owns the descriptor, also when it fails */
+	conn = conn_new(l->server, fd, peer, NULL); /* owns the descriptor, also when it fails */
 	if (conn)
 		conn_start(conn);
-	return true;
 }
 
 struct http_carriage *http_carriage_unref(struct http_carriage *carriage)
 {
-	if (carriage && --carriage->n_refs == 0)
+	if (!carriage || --carriage->n_refs > 0)
+		return NULL;
+	if (carriage->gone)
+		carriage->gone(carriage);
+	else
 		free(carriage);
 	return NULL;
+}
+
+void http_carriage_cut(struct http_carriage *carriage)
+{
+	struct conn *conn = carriage->conn;
+
+	if (!conn || conn->fd < 0)
+		return;
+	if (conn->x && conn->x->relay)
+		http_relay_cut(conn->x->relay);
+	else
+		conn_lose(conn);
+}
+
+struct http_carriage *http_carriage(const struct http_exchange *x)
+{
+	return x->conn->carriage;
 }
 
 void http_server_take_connection(struct http_server *server, int fd, struct http_carriage *carriage)
@@ -212,28 +196,9 @@ void http_server_take_connection(struct http_server *server, int fd, struct http
 	if (!conn)
 		return;
 	conn->carriage = carriage;
+	carriage->conn = conn;
 	carriage->n_refs++;
 	conn_start(conn);
-}
-
-static void on_accept(void *arg, uint32_t events)
-{
-	struct listener *l = arg;
-
-	(void)events;
-	for (int i = 0; i < ACCEPT_TURN; i++)
-		if (!accept_one(l))
-			return;
-}
-
-/* Accepted sockets inherit these from the listening one, which saves a call for each. */
-static void set_inherited_options(int fd)
-{
-	int on = 1, seconds = KEEPALIVE_SECONDS;
-
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
 }
 
 int http_server_take_listener(struct http_server *server, int fd, struct err *e)
@@ -242,14 +207,8 @@ int http_server_take_listener(struct http_server *server, int fd, struct err *e)
 	int r;
 
 	l->server = server;
-	l->fd = fd;
 	list_append(&server->listeners, &l->node);
-	set_inherited_options(fd);
-	r = fd_set_nonblock(fd, true);
-	if (r < 0)
-		r = err_sys(e, r, "make the listening socket non-blocking");
-	else
-		r = loop_io_add(server->loop, &l->io, fd, EPOLLIN, on_accept, l, e);
+	r = loop_listener_take(server->loop, &l->socket, fd, on_accepted, l, e);
 	if (r < 0)
 		listener_free(l);
 	return r;
@@ -298,7 +257,6 @@ void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn d
 	server->stopping = true;
 	server->stopped = done;
 	server->stopped_arg = arg;
-	loop_timer_cancel(&server->accept_timer);
 	close_listeners(server);
 	LIST_EACH(&server->idle, node)
 	{

@@ -239,6 +239,49 @@ TEST(a_refused_upgrade_is_an_ordinary_reply)
 	ASSERT(strstr(client_hears(&t, "no"), "403 No"));
 }
 
+#define TUNNEL "GET /tunnel HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: raw\r\n"
+
+TEST(a_raw_tunnel_speaks_no_http_to_the_upstream)
+{
+	char got[64];
+	ENDS;
+
+	ASSERT(say(t.client, TUNNEL "\r\nearly"));
+	t.upstream = accept(t.listener, NULL, NULL);
+	ASSERT(t.upstream >= 0);
+	set_wait(t.upstream);
+	ASSERT_STR(hear(t.upstream, got, sizeof got, "early"), "early");
+	ASSERT(say(t.upstream, "220 me first\r\n"));
+	ASSERT_STR(client_hears(&t, "first\r\n"),
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: raw\r\n\r\n"
+		"220 me first\r\n");
+	ASSERT(say(t.client, "ping"));
+	ASSERT_STR(hear(t.upstream, got, sizeof got, "ping"), "ping");
+	(void)poll(NULL, 0, 400); /* no deadline of a reply goes for it */
+	(void)shutdown(t.client, SHUT_WR);
+	ASSERT_EQ(heard_end(t.upstream), 1);
+	ASSERT(say(t.upstream, "bye"));
+	(void)close(TAKE_FD(t.upstream));
+	ASSERT_STR(client_hears(&t, NULL), "bye");
+	ASSERT(becomes(&t.rig.closed, 1));
+}
+
+TEST(a_raw_tunnel_is_given_back_when_refused_and_needs_an_upgrade)
+{
+	ENDS;
+
+	ASSERT(say(t.client, "GET /tunnel HTTP/1.1\r\n" HOST "\r\n"));
+	ASSERT(strstr(client_hears(&t, "}"), "400 "));
+	ASSERT(say(t.client, TUNNEL "Content-Length: 4\r\n\r\nbo"));
+	ASSERT(strstr(client_hears(&t, "}"), "400 "));
+	(void)close(t.client);
+	(void)close(TAKE_FD(t.listener));
+	t.client = dial(t.rig.port);
+	ASSERT(say(t.client, TUNNEL "\r\n"));
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "503 "));
+	ASSERT_EQ(atomic_load(&t.rig.refused), ECONNREFUSED);
+}
+
 TEST(a_client_that_leaves_closes_the_upstream)
 {
 	{ /* while the upstream is silent */

@@ -1,4 +1,4 @@
-/* The loop's own parts, shared by its three files. */
+/* The loop's own parts, shared by its files. */
 #pragma once
 
 #include "loop/loop.h"

@@ -1,5 +1,5 @@
 /* loop - the one thread that owns all objects.
- * Owns:   epoll, timers, signals as events, deferred work, the job pool.
+ * Owns:   epoll, timers, signals as events, listening sockets, deferred work, the job pool.
  * Uses:   base.
  * Never:  knows what flows through the descriptors it watches.
  *
@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 
 struct loop;
+struct sockaddr_storage;
 
 int loop_new(struct loop **ret, struct err *e);
 /* Every io, timer and task must be gone by now; jobs still running are waited for. */
@@ -55,6 +56,23 @@ static inline bool loop_timer_is_set(const struct loop_timer *timer)
 {
 	return timer->place != 0;
 }
+
+/* A listening socket: each connection is given to fn, which owns the descriptor (non-blocking, and
+ * on TCP without delay and with keep-alive). Takes a few a turn, and rests a moment when
+ * descriptors or memory have run out. fn may close the listener, but its memory must outlive the
+ * callback. */
+typedef void (*loop_accept_fn)(void *arg, int fd, const struct sockaddr_storage *peer);
+struct loop_listener {
+	struct loop_io io;
+	struct loop_timer pause;
+	loop_accept_fn fn;
+	void *arg;
+	int fd; /* -EBADF: closed */
+};
+/* Takes a listening stream socket of any family, also when it fails. */
+int loop_listener_take(struct loop *loop, struct loop_listener *listener, int fd, loop_accept_fn fn,
+	void *arg, struct err *e);
+void loop_listener_close(struct loop_listener *listener); /* fine if it is closed */
 
 /* Runs at the end of this turn, in order; tasks deferred meanwhile run in the next turn. Deferring
  * one that is already waiting changes nothing. This is how a done_fn avoids being called from

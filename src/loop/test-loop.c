@@ -2,8 +2,11 @@
 
 #include "test.h"
 
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 struct trace {
 	struct loop *loop;
@@ -210,4 +213,116 @@ TEST(signals_arrive_as_callbacks)
 	ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
 	ASSERT_EQ(loop_run(loop, &e), 0);
 	ASSERT_EQ(t.order[0], SIGUSR1);
+}
+
+/* ---- listeners ---- */
+
+enum {
+	CALLERS = 3,
+	MAX_SPARE = 256,
+};
+
+struct door {
+	struct loop *loop;
+	struct loop_listener listener;
+	struct loop_timer timer;
+	int accepted, stop_at;
+	int spare[MAX_SPARE], n_spare; /* all the descriptors there are */
+	int64_t freed_ms, accepted_ms;
+};
+
+static void on_caller(void *arg, int fd, const struct sockaddr_storage *peer)
+{
+	struct door *d = arg;
+
+	d->accepted += peer->ss_family == AF_INET && (fcntl(fd, F_GETFL) & O_NONBLOCK) &&
+		       (fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	d->accepted_ms = time_now_ms();
+	(void)close(fd);
+	if (d->accepted == d->stop_at) {
+		loop_listener_close(&d->listener);
+		loop_stop(d->loop);
+	}
+}
+
+static int listen_somewhere(struct sockaddr_in *ret)
+{
+	socklen_t size = sizeof *ret;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	*ret = (struct sockaddr_in){ .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	if (bind(fd, (void *)ret, size) < 0 || listen(fd, 16) < 0 ||
+		getsockname(fd, (void *)ret, &size) < 0)
+		abort();
+	return fd;
+}
+
+TEST(a_listener_gives_connections_until_it_is_closed_in_the_callback)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct door d = { .stop_at = CALLERS - 1 };
+	int callers[CALLERS];
+	struct sockaddr_in at;
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	d.loop = loop;
+	ASSERT_EQ(loop_listener_take(loop, &d.listener, listen_somewhere(&at), on_caller, &d, &e),
+		0);
+	for (int i = 0; i < CALLERS; i++) {
+		callers[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		ASSERT_EQ(connect(callers[i], (void *)&at, sizeof at), 0);
+	}
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(d.accepted, CALLERS - 1);
+	ASSERT_EQ(d.listener.fd, -EBADF);
+	loop_listener_close(&d.listener);
+	ASSERT_EQ(loop_listener_take(loop, &d.listener, -EBADF, on_caller, &d, &e), -EBADF);
+	for (int i = 0; i < CALLERS; i++)
+		(void)close(callers[i]);
+}
+
+static void free_spares(void *arg)
+{
+	struct door *d = arg;
+
+	while (d->n_spare > 0)
+		(void)close(d->spare[--d->n_spare]);
+	d->freed_ms = time_now_ms();
+}
+
+TEST(a_listener_without_descriptors_rests_and_goes_on)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	cleanup_close int caller = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct door d = { .stop_at = 1 };
+	struct rlimit before, few;
+	struct sockaddr_in at;
+	clock_t spent;
+	struct err e;
+	int r;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	d.loop = loop;
+	ASSERT_EQ(loop_listener_take(loop, &d.listener, listen_somewhere(&at), on_caller, &d, &e),
+		0);
+	(void)getrlimit(RLIMIT_NOFILE, &before);
+	few = (struct rlimit){ 64, before.rlim_max };
+	(void)setrlimit(RLIMIT_NOFILE, &few);
+	while (d.n_spare < MAX_SPARE && (d.spare[d.n_spare] = dup(caller)) >= 0)
+		d.n_spare++;
+	r = connect(caller, (void *)&at, sizeof at);
+	loop_timer_init(&d.timer, loop, free_spares, &d);
+	loop_timer_set(&d.timer, loop_now_ms(loop) + 350);
+	spent = clock();
+	if (r == 0)
+		r = loop_run(loop, &e);
+	spent = clock() - spent;
+	(void)setrlimit(RLIMIT_NOFILE, &before);
+	ASSERT_EQ(r, 0);
+	ASSERT_EQ(d.accepted, 1);
+	ASSERT(d.accepted_ms >= d.freed_ms);
+	ASSERT(spent <
+		CLOCKS_PER_SEC / 10); /* of a third of a second: it rested, it did not spin */
 }

@@ -1,16 +1,6 @@
 /* Accepting, limits, stopping. */
 #include "tls/tls-internal.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-
-enum {
-	ACCEPT_TURN = 64,       /* connections taken before others have their turn */
-	ACCEPT_PAUSE_MS = 100,  /* when descriptors have run out: they come back as others leave */
-	KEEPALIVE_SECONDS = 60, /* finds clients that vanished from the network */
-};
-
-static void on_accept_timer(void *arg);
 static void on_drain_timer(void *arg);
 
 static void set_defaults(struct tls_limits *l)
@@ -32,10 +22,9 @@ struct tls_server *tls_server_new(struct loop *loop, struct http_server *http,
 	if (limits)
 		server->limits = *limits;
 	set_defaults(&server->limits);
-	server->fd = -EBADF;
+	server->listener.fd = -EBADF;
 	list_init(&server->waiting);
 	list_init(&server->carried);
-	loop_timer_init(&server->accept_timer, loop, on_accept_timer, server);
 	loop_timer_init(&server->drain_timer, loop, on_drain_timer, server);
 	server->scratch = xcalloc(1, RECORD_BYTES);
 	return server;
@@ -51,6 +40,7 @@ struct tls_server *tls_server_free(struct tls_server *server)
 		stream_destroy(server->carried.next);
 	loop_timer_cancel(&server->drain_timer);
 	loop_task_cancel(&server->drain_task);
+	SSL_CTX_free(server->peers);
 	free(server->scratch);
 	free(server);
 	return NULL;
@@ -63,80 +53,49 @@ size_t tls_server_connections(const struct tls_server *server)
 
 /* ---- accepting ---- */
 
-static void on_accept_timer(void *arg)
+static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
 {
 	struct tls_server *server = arg;
 
-	loop_io_set(&server->io, EPOLLIN);
-}
-
-/* False when there is nothing more to accept now. */
-static bool accept_one(struct tls_server *server)
-{
-	struct sockaddr_storage peer = { 0 };
-	socklen_t size = sizeof peer;
-	int fd;
-
-	fd = accept4(server->fd, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd >= 0) {
-		if (server->n_waiting >= server->limits.max_handshakes)
-			stream_destroy(server->waiting.next);
-		stream_start(server, fd, &peer);
-		return true;
-	}
-	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-		loop_io_set(&server->io, 0);
-		loop_timer_set(&server->accept_timer, loop_now_ms(server->loop) + ACCEPT_PAUSE_MS);
-		return false;
-	}
-	return errno == ECONNABORTED || errno == EINTR || errno == EPROTO;
-}
-
-static void on_accept(void *arg, uint32_t events)
-{
-	struct tls_server *server = arg;
-
-	(void)events;
-	for (int i = 0; i < ACCEPT_TURN; i++)
-		if (!accept_one(server))
-			return;
-}
-
-/* Accepted sockets inherit these from the listening one. */
-static void set_inherited_options(int fd)
-{
-	int on = 1, seconds = KEEPALIVE_SECONDS;
-
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+	if (server->n_waiting >= server->limits.max_handshakes)
+		stream_destroy(server->waiting.next);
+	stream_start(server, fd, peer);
 }
 
 int tls_server_take_listener(struct tls_server *server, int fd, struct err *e)
 {
-	int r;
+	assert(server->listener.fd < 0);
+	return loop_listener_take(server->loop, &server->listener, fd, on_accepted, server, e);
+}
 
-	assert(server->fd < 0);
-	server->fd = fd;
-	set_inherited_options(fd);
-	r = fd_set_nonblock(fd, true);
-	if (r < 0)
-		r = err_sys(e, r, "make the listening socket non-blocking");
+void tls_server_take_connection(struct tls_server *server, int fd, struct http_carriage *carriage,
+	struct tls_authority *authority, const char *name)
+{
+	SSL_CTX *context = authority_context(authority, name);
+
+	if (context)
+		stream_start_as(server, fd, carriage, context);
 	else
-		r = loop_io_add(server->loop, &server->io, fd, EPOLLIN, on_accept, server, e);
-	if (r < 0)
-		tls_server_close(server);
-	return r;
+		(void)close(fd);
+}
+
+struct stream *tls_server_connect(struct tls_server *server, int fd, const char *name,
+	tls_connected_fn fn, void *arg)
+{
+	SSL *ssl = NULL;
+
+	if (!server->peers)
+		server->peers = peers_context(NULL);
+	if (server->peers)
+		ssl = peers_connection(server->peers, fd, name);
+	return stream_connect(server, fd, ssl, name, fn, arg);
 }
 
 /* ---- stopping ---- */
 
 void tls_server_close(struct tls_server *server)
 {
-	loop_timer_cancel(&server->accept_timer);
-	loop_io_remove(&server->io);
-	close_fdp(&server->fd);
-	server->fd = -EBADF;
+	loop_listener_close(&server->listener);
 	while (!list_empty(&server->waiting))
 		stream_destroy(server->waiting.next);
 }

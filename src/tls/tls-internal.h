@@ -1,6 +1,8 @@
 /* What the files of this room share.
  *
  *   identity.c      certificate and key: asking for them, checking them, renewing them
+ *   authority.c     certificates for any name, signed by ourselves
+ *   peers.c         servers that we connect to, and whether they are who they should be
  *   keeper-child.c  the process that opens the two files
  *   server.c        accepting, limits, stopping
  *   stream.c        one connection: from its first byte to its end */
@@ -25,19 +27,31 @@ _Noreturn void keeper_main(int fd, const char *const paths[2]);
 
 /* ---- identity.c ---- */
 SSL_CTX *identity_context(const struct tls_identity *identity); /* borrowed */
+SSL_CTX *context_new(void); /* of a server, without a certificate yet */
+
+/* ---- authority.c ---- */
+/* Borrowed until the next call; NULL: it could not be made. */
+SSL_CTX *authority_context(struct tls_authority *authority, const char *name);
+
+/* ---- peers.c ---- */
+SSL_CTX *peers_context(struct err *e); /* of a client that trusts whom this host trusts */
+/* For a connection to this host; NULL when memory is out. */
+SSL *peers_connection(SSL_CTX *peers, int fd, const char *name);
+/* Why the handshake with it failed. */
+int peers_why(const SSL *ssl, const char *name, struct err *e);
 
 /* ---- server.c ---- */
 struct tls_server {
 	struct loop *loop;
 	struct http_server *http;
-	struct tls_identity *identity;
+	struct tls_identity *identity; /* NULL: it accepts nothing by itself */
+	SSL_CTX *peers;                /* NULL until a connection is made to somebody */
 	struct tls_limits limits;
-	struct loop_io io;
-	int fd;
+	struct loop_listener listener;
 	struct list waiting; /* before or after being carried, the oldest first */
 	struct list carried;
 	size_t n_waiting, n_carried;
-	struct loop_timer accept_timer, drain_timer;
+	struct loop_timer drain_timer;
 	struct loop_task drain_task;
 	done_fn drained;
 	void *drained_arg;
@@ -50,4 +64,10 @@ void server_stream_gone(struct tls_server *server);
 /* ---- stream.c ---- */
 /* Takes an accepted descriptor. */
 void stream_start(struct tls_server *server, int fd, const struct sockaddr_storage *peer);
+/* Takes one that speaks TLS; the certificate is the context's. Refers to the carriage itself. */
+void stream_start_as(struct tls_server *server, int fd, struct http_carriage *carriage,
+	SSL_CTX *context);
+/* Takes a connected descriptor and ssl. */
+struct stream *stream_connect(struct tls_server *server, int fd, SSL *ssl, const char *name,
+	tls_connected_fn fn, void *arg);
 void stream_destroy(struct list *node); /* in waiting or carried; without a farewell */
