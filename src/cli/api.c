@@ -4,6 +4,8 @@
 
 enum {
 	REPLY_MAX = 16 << 20,
+	PATH_MAX_BYTES = 64 << 10,
+	MAX_PAGES = 1000,
 };
 
 struct waiting {
@@ -22,7 +24,11 @@ int cli_api_open(struct cli *cli, struct err *e)
 	r = cli_load_config(cli, e);
 	if (r == 0)
 		r = loop_new(&cli->loop, e);
-	return r < 0 ? r : client_new(cli->loop, &cli->client, e);
+	if (r == 0)
+		r = client_new(cli->loop, &cli->client, e);
+	if (r == 0 && cli->config.ca_file[0])
+		client_trust(cli->client, cli->config.ca_file);
+	return r;
 }
 
 int cli_api_code_of(int status)
@@ -126,4 +132,42 @@ int cli_api_call(struct cli *cli, const struct api_request *request, struct api_
 	}
 	*ret = reply;
 	return 0;
+}
+
+/* ---- lists ---- */
+
+static const char *page_path(struct cli *cli, const char *path, struct str next)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(PATH_MAX_BYTES);
+
+	(void)buf_adds(&text, path);
+	if (next.n) {
+		(void)buf_adds(&text, "&nextToken=");
+		(void)percent_encode(next, &text);
+	}
+	return arena_dup(cli->arena, buf_str(&text));
+}
+
+int cli_api_each_page(struct cli *cli, const char *path, const struct json_shape *shape,
+	cli_page_fn fn, void *arg, struct err *e)
+{
+	struct api_request request = { .method = "GET" };
+	struct api_reply reply = { 0 };
+	int r = 0;
+
+	for (int page = 0; r == 0 && (page == 0 || reply.next.n); page++) {
+		struct json_list rows;
+
+		request.path = page_path(cli, path, reply.next);
+		if (page == MAX_PAGES)
+			return err_set(e, -EPROTO, "the list does not end: %s", path);
+		if (!request.path)
+			return err_set(e, -ENOMEM, "the answers do not fit into memory");
+		r = cli_api_call(cli, &request, &reply, e);
+		if (r == 0 && json_decode_list(cli->arena, reply.body, shape, &rows, e) < 0)
+			r = err_wrap(e, -EPROTO, "%s", path);
+		if (r == 0)
+			r = fn(arg, &rows, e);
+	}
+	return r;
 }

@@ -129,20 +129,19 @@ static void nearest_command(struct nearest *best, const char *group)
 	}
 }
 
-static int unknown_command(struct parser *p, const char *typed)
+int args_unknown(const char *group, const char *typed, char *hint, size_t hint_size, struct err *e)
 {
-	const char *group = p->args->group ? p->args->group->name : NULL;
 	const char *space = group ? " " : "";
 	struct nearest best = { .typed = typed, .distance = MAX_WORD };
 
 	nearest_command(&best, group);
 	if (best.name)
-		(void)snprintf(p->hint, p->hint_size, "did you mean 'atoll %s%s%s'?",
+		(void)snprintf(hint, hint_size, "did you mean 'atoll %s%s%s'?",
 			best.group ? best.group : "", best.group ? " " : "", best.name);
 	else
-		(void)snprintf(p->hint, p->hint_size, "'atoll help%s%s' lists them", space,
+		(void)snprintf(hint, hint_size, "'atoll help%s%s' lists them", space,
 			group ? group : "");
-	return err_set(p->e, -EINVAL, "unknown command '%s%s%s'", group ? group : "", space, typed);
+	return err_set(e, -EINVAL, "unknown command '%s%s%s'", group ? group : "", space, typed);
 }
 
 static int unknown_option(struct parser *p, const char *typed)
@@ -231,7 +230,10 @@ static int command_word(struct parser *p, const char *word)
 			return 1;
 	}
 	args->command = args_find(args->group ? args->group->name : NULL, word);
-	return args->command ? 1 : unknown_command(p, word);
+	if (args->command)
+		return 1;
+	return args_unknown(args->group ? args->group->name : NULL, word, p->hint, p->hint_size,
+		p->e);
 }
 
 static void rest_is_command(struct args *args, char **argv, int left)
@@ -344,6 +346,15 @@ const char *args_value(const struct args *args, const char *option)
 	while ((next = args_next(args, option, &at)))
 		value = next;
 	return value;
+}
+
+int args_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret,
+	struct err *e)
+{
+	if (str_to_int(str_of(text), min, max, ret) == 0)
+		return 0;
+	return err_set(e, -EINVAL, "%s: '%s' is not a number from %" PRId64 " to %" PRId64, what,
+		text, min, max);
 }
 
 int args_seconds(const char *option, const char *text, int64_t *ret, struct err *e)

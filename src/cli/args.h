@@ -74,9 +74,14 @@ const char *args_next(const struct args *args, const char *option, size_t *at);
 
 /* Edits between two words, counting a swap of neighbours as one. */
 size_t args_distance(const char *a, const char *b);
+/* -EINVAL with words, and the nearest command there is in the hint. */
+int args_unknown(const char *group, const char *typed, char *hint, size_t hint_size, struct err *e);
 /* The command of this group (NULL: alone) with this name or guess. */
 const struct cli_command *args_find(const char *group, const char *name);
 const struct cli_group *args_find_group(const char *name);
 
+/* A whole number from min to max; `what` names it for people: "PORT", "--count". */
+int args_number(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret,
+	struct err *e);
 /* "90", "90s", "5m", "2h", "1d" to seconds, at least 1. */
 int args_seconds(const char *option, const char *text, int64_t *ret, struct err *e);

@@ -83,6 +83,10 @@ int cli_api_open(struct cli *cli, struct err *e);
 /* Waits for the answer. Statuses from 400 on become errors with the server's own words. */
 int cli_api_call(struct cli *cli, const struct api_request *request, struct api_reply *ret,
 	struct err *e);
+/* A list, page by page. `path` has a query already. */
+typedef int (*cli_page_fn)(void *arg, const struct json_list *rows, struct err *e);
+int cli_api_each_page(struct cli *cli, const char *path, const struct json_shape *shape,
+	cli_page_fn fn, void *arg, struct err *e);
 /* -errno for a status from 400 on. */
 int cli_api_code_of(int status);
 /* The message of {"code","message"}, or a word about the status. */
@@ -102,6 +106,10 @@ int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, 
 /* By id or unique prefix of it. */
 int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], struct err *e);
 int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e);
+/* -EBUSY: it is there, but does not run. */
+int sandbox_look_up_running(struct cli *cli, const char *typed, struct sandbox_info *ret,
+	struct err *e);
+int cli_sandbox_target(const struct sandbox_info *info, struct target *ret, struct err *e);
 int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e);
 /* The same, but one that is paused goes on. `body` is the JSON of the API's connect; the sandbox's
  * end never comes closer by it. */
@@ -114,6 +122,9 @@ int cli_sandbox_remove(struct cli *cli, const char *id, struct err *e);
 /* Header lines for a request to the sandbox's guest: a NULL-terminated array in the arena. `user`
  * and each of `more` (NULL-terminated) may be NULL. */
 const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target,
+	const char *user, const char *const *more);
+/* The same for one of its other ports. */
+const char *const *cli_port_headers(struct cli *cli, const struct target *target, int port,
 	const char *user, const char *const *more);
 /* --env and --meta: K=V of each as an object of the writer. */
 int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e);
@@ -147,6 +158,9 @@ int cmd_version(struct cli *cli);
 int cmd_help(struct cli *cli);
 int cmd_serve(struct cli *cli);
 
+/* forward.c: connections to a local port of loopback (0: any that is free) go to this port of the
+ * sandbox, until a signal or the sandbox's end; an exit code, or -errno with cli->e. */
+int forward_run(struct cli *cli, const struct target *target, int port, int local_port);
 /* man.c: the troff page of the whole program, one group, or one command; an exit code. */
 int man_print(struct cli *cli, const struct cli_group *group, const struct cli_command *command);
 /* help.c: of what the words named; an exit code. */

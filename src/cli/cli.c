@@ -18,10 +18,13 @@ int cli_load_config(struct cli *cli, struct err *e)
 	const struct config_input in = {
 		.flag_api_url = args_value(&cli->args, "api-url"),
 		.flag_data = args_value(&cli->args, "data"),
+		.flag_ca_file = args_value(&cli->args, "ca-file"),
 		.env_api_url = getenv("E2B_API_URL"),
 		.env_sandbox_url = getenv("E2B_SANDBOX_URL"),
 		.env_api_key = getenv("E2B_API_KEY"),
 		.env_data = getenv("ATOLL_DATA"),
+		.env_ca_file = getenv("ATOLL_CA_FILE"),
+		.env_ssl_cert_file = getenv("SSL_CERT_FILE"),
 	};
 
 	return cli_config_load(&in, &cli->config, e);
@@ -53,7 +56,8 @@ static int init_output(struct cli *cli)
 
 	cli->out.json = args_has(&cli->args, "json");
 	cli->out.quiet = args_has(&cli->args, "quiet");
-	return out_init(&cli->out, args_value(&cli->args, "color"), no_color && *no_color, &cli->e);
+	return out_init(&cli->out, args_value(&cli->args, "color"), no_color && *no_color,
+		cli->term, &cli->e);
 }
 
 static int run(struct cli *cli, int argc, char **argv)

@@ -1,3 +1,4 @@
+#include "cli/attack.h"
 #include "cli/doctor.h"
 
 static const struct check_lore lore[] = {
@@ -193,6 +194,8 @@ int cmd_doctor(struct cli *cli)
 	const char *id = args_value(&cli->args, "explain");
 	struct doctor d = { .cli = cli };
 
+	if (args_has(&cli->args, "attack"))
+		return cmd_attack(cli);
 	if (id && !doctor_lore(id))
 		return unknown_id(cli, id);
 	(void)cli_api_open(cli,

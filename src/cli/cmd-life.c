@@ -1,21 +1,10 @@
-/* What changes the life of one sandbox: pause, resume, extend, fork; and the address of a port. */
+/* What changes the life of one sandbox: pause, resume, extend, fork. */
 #include "cli/cli-internal.h"
 
 enum {
 	MAX_BODY = 4096,
 	MAX_FORKS = 100,
-	MAX_PORT = 65535,
 };
-
-/* A whole number of min to max, from a word of the command line. */
-static int number(const char *what, const char *text, int64_t min, int64_t max, int64_t *ret,
-	struct err *e)
-{
-	if (str_to_int(str_of(text), min, max, ret) == 0)
-		return 0;
-	return err_set(e, -EINVAL, "%s: '%s' is not a number from %" PRId64 " to %" PRId64, what,
-		text, min, max);
-}
 
 static void show_state(struct cli *cli, const char *id, const char *state)
 {
@@ -138,12 +127,9 @@ int cmd_sandbox_extend(struct cli *cli)
 	if (args_seconds("TIME", cli->args.words[1], &seconds, NULL) < 0)
 		return err_set(&cli->e, -EINVAL,
 			"'%s' is not a time; seconds, or like 90s, 5m, 2h, 1d", cli->args.words[1]);
-	r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
+	r = sandbox_look_up_running(cli, cli->args.words[0], &info, &cli->e);
 	if (r < 0)
 		return r;
-	if (!str_is(info.state, "running"))
-		return err_set(&cli->e, -EBUSY, "sandbox %.*s is %.*s", STR_ARG(info.id),
-			STR_ARG(info.state));
 	r = move_end(cli, &info, seconds, &cli->e);
 	if (r == 0) /* the server has the last word about how far */
 		r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
@@ -197,7 +183,7 @@ static int fork_call(struct cli *cli, const char *id, struct json_list *ret, str
 	int r = 0;
 
 	if (count_text)
-		r = number("--count", count_text, 1, MAX_FORKS, &count, e);
+		r = args_number("--count", count_text, 1, MAX_FORKS, &count, e);
 	if (r == 0 && timeout_text)
 		r = args_seconds("timeout", timeout_text, &seconds, e);
 	if (r < 0)
@@ -264,41 +250,4 @@ int cmd_sandbox_fork(struct cli *cli)
 		(void)buf_addc(&cli->out.text, '\n');
 	}
 	return exit_code;
-}
-
-/* ---- port ---- */
-
-int cmd_sandbox_port(struct cli *cli)
-{
-	struct jsonw *w = &cli->out.json_writer;
-	struct sandbox_info info = { 0 };
-	const char *scheme, *url;
-	char domain[OUT_CELL];
-	int64_t port;
-	int r = number("PORT", cli->args.words[1], 1, MAX_PORT, &port, &cli->e);
-
-	if (r == 0)
-		r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
-	if (r < 0)
-		return r;
-	if (!str_is(info.state, "running"))
-		return err_set(&cli->e, -EBUSY, "sandbox %.*s is %.*s", STR_ARG(info.id),
-			STR_ARG(info.state));
-	if (!info.domain.n)
-		return err_set(&cli->e, -EPROTO, "the server names no domain for its sandboxes");
-	scheme = str_has_prefix(str_of(cli->config.api_url), STR("https:")) ? "https" : "http";
-	out_text(info.domain, domain);
-	url = arena_printf(cli->arena, "%s://%" PRId64 "-%.*s.%s", scheme, port, STR_ARG(info.id),
-		domain);
-	if (!cli->out.json) {
-		out_line(&cli->out, "%s", url);
-		return EXIT_OK;
-	}
-	jsonw_object(w, NULL);
-	jsonw_str(w, "sandboxID", info.id);
-	jsonw_int(w, "port", port);
-	jsonw_strz(w, "url", url);
-	jsonw_end_object(w);
-	(void)buf_addc(&cli->out.text, '\n');
-	return EXIT_OK;
 }

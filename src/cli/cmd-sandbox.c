@@ -114,39 +114,31 @@ int cmd_sandbox_ls(struct cli *cli)
 	return EXIT_OK;
 }
 
-static void info_line(struct cli *cli, const char *name, const char *text)
-{
-	if (cli->out.stdout_tty)
-		out_line(&cli->out, "%-10s%s", name, text);
-	else
-		out_line(&cli->out, "%s\t%s", name, text);
-}
-
 static void info_lines(struct cli *cli, const struct sandbox_info *info)
 {
 	char cell[OUT_CELL], key[OUT_CELL], line[2 * OUT_CELL + 1];
 
 	out_text(info->id, cell);
-	info_line(cli, "id", cell);
+	out_pair(&cli->out, "id", cell);
 	out_text(shown_template(info), cell);
-	info_line(cli, "template", cell);
+	out_pair(&cli->out, "template", cell);
 	out_text(info->state, cell);
-	info_line(cli, "state", cell);
+	out_pair(&cli->out, "state", cell);
 	out_time(&cli->out, info->started_at, cell);
-	info_line(cli, "started", cell);
+	out_pair(&cli->out, "started", cell);
 	out_time(&cli->out, info->end_at, cell);
-	info_line(cli, "ends", cell);
+	out_pair(&cli->out, "ends", cell);
 	(void)snprintf(cell, sizeof cell, "%" PRId64, info->cpu_count.value);
-	info_line(cli, "cpu", cell);
+	out_pair(&cli->out, "cpu", cell);
 	out_size((uint64_t)info->memory_mb.value << 20, cell);
-	info_line(cli, "memory", cell);
+	out_pair(&cli->out, "memory", cell);
 	out_size((uint64_t)info->disk_mb.value << 20, cell);
-	info_line(cli, "disk", cell);
+	out_pair(&cli->out, "disk", cell);
 	for (size_t i = 0; i < info->metadata.n; i++) {
 		out_text(info->metadata.v[i].key, key);
 		out_text(info->metadata.v[i].value, cell);
 		(void)snprintf(line, sizeof line, "%s=%s", key, cell);
-		info_line(cli, "meta", line);
+		out_pair(&cli->out, "meta", line);
 	}
 }
 

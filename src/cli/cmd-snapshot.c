@@ -3,7 +3,6 @@
 #include "cli/cli-internal.h"
 
 enum {
-	MAX_PAGES = 1000,
 	MAX_BODY = 4096,
 	MAX_PATH = 4096,
 };
@@ -78,20 +77,6 @@ int cmd_sandbox_snapshot(struct cli *cli)
 
 /* ---- ls ---- */
 
-static const char *page_path(struct cli *cli, struct str next)
-{
-	CLEANUP(buf_done) struct buf path = BUF_INIT(64 << 10);
-	char *copy;
-
-	(void)buf_adds(&path, "/snapshots?limit=100");
-	if (next.n) {
-		(void)buf_adds(&path, "&nextToken=");
-		(void)percent_encode(next, &path);
-	}
-	copy = arena_dup(cli->arena, buf_str(&path));
-	return copy ? copy : "";
-}
-
 typedef void (*snapshot_fn)(struct cli *cli, const struct snapshot_info *info, void *arg);
 
 static void show_row(struct cli *cli, const struct snapshot_info *info, void *arg)
@@ -111,30 +96,29 @@ static void show_row(struct cli *cli, const struct snapshot_info *info, void *ar
 	}
 }
 
+struct visit {
+	struct cli *cli;
+	snapshot_fn fn;
+	void *arg;
+};
+
+static int visit_page(void *arg, const struct json_list *rows, struct err *e)
+{
+	struct visit *visit = arg;
+	const struct snapshot_info *v = rows->v;
+
+	(void)e;
+	for (size_t i = 0; i < rows->n; i++)
+		visit->fn(visit->cli, &v[i], visit->arg);
+	return 0;
+}
+
 static int each_snapshot(struct cli *cli, snapshot_fn fn, void *arg, struct err *e)
 {
-	struct api_request request = { .method = "GET" };
-	struct api_reply reply = { 0 };
+	struct visit visit = { cli, fn, arg };
 
-	for (int page = 0; page == 0 || reply.next.n; page++) {
-		const struct snapshot_info *v;
-		struct json_list rows;
-		int r;
-
-		if (page == MAX_PAGES)
-			return err_set(e, -EPROTO, "the list of snapshots does not end");
-		request.path = page_path(cli, reply.next);
-		r = cli_api_call(cli, &request, &reply, e);
-		if (r < 0)
-			return r;
-		r = json_decode_list(cli->arena, reply.body, &snapshot_shape, &rows, e);
-		if (r < 0)
-			return err_wrap(e, -EPROTO, "list of snapshots");
-		v = rows.v;
-		for (size_t i = 0; i < rows.n; i++)
-			fn(cli, &v[i], arg);
-	}
-	return 0;
+	return cli_api_each_page(cli, "/snapshots?limit=100", &snapshot_shape, visit_page, &visit,
+		e);
 }
 
 int cmd_snapshot_ls(struct cli *cli)

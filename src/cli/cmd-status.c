@@ -80,23 +80,18 @@ static void status_json(struct cli *cli, const struct status *s)
 	(void)buf_addc(&cli->out.text, '\n');
 }
 
-static void line(struct cli *cli, const char *name, const char *text)
-{
-	out_line(&cli->out, cli->out.stdout_tty ? "%-10s%s" : "%s\t%s", name, text);
-}
-
 static void status_lines(struct cli *cli, const struct status *s)
 {
 	char number[24];
 
-	line(cli, "url", cli->config.api_url);
-	line(cli, "from", cli->config.api_url_source);
-	line(cli, "health", s->health);
-	line(cli, "version", s->version[0] ? s->version : "-");
+	out_pair(&cli->out, "url", cli->config.api_url);
+	out_pair(&cli->out, "from", cli->config.api_url_source);
+	out_pair(&cli->out, "health", s->health);
+	out_pair(&cli->out, "version", s->version[0] ? s->version : "-");
 	(void)snprintf(number, sizeof number, "%zu", s->running);
-	line(cli, "running", number);
+	out_pair(&cli->out, "running", number);
 	(void)snprintf(number, sizeof number, "%zu", s->paused);
-	line(cli, "paused", number);
+	out_pair(&cli->out, "paused", number);
 }
 
 int cmd_status(struct cli *cli)

@@ -39,6 +39,7 @@ struct reading {
 	struct cli *cli;
 	char id[CLI_ID];
 	bool follow;
+	bool has_ended; /* the log says so: nothing comes after that */
 	int64_t newest_us;
 	size_t shown_at_newest;
 	struct loop_timer timer;
@@ -94,6 +95,7 @@ static size_t show_page(struct reading *g, const struct page *page)
 		g->shown_at_newest = at_us == g->newest_us ? g->shown_at_newest + 1 : 1;
 		g->newest_us = at_us;
 		show_entry(g->cli, &v[i], g->follow);
+		g->has_ended |= str_is(v[i].message, "sandbox.ended");
 		shown++;
 	}
 	return shown;
@@ -145,7 +147,7 @@ static int follow_once(struct reading *g, struct err *e)
 	cli->arena = whole_run;
 	if (r == 0)
 		r = out_flush(&cli->out, e);
-	if (r < 0)
+	if (r < 0 || g->has_ended)
 		return r;
 	loop_timer_set(&g->timer, time_now_ms() + POLL_MS);
 	return loop_run(cli->loop, e);
@@ -154,19 +156,14 @@ static int follow_once(struct reading *g, struct err *e)
 static int follow(struct reading *g, struct err *e)
 {
 	int r = cli_api_open(g->cli, e);
-	int turns = 0;
 
 	if (r < 0)
 		return r;
 	loop_timer_init(&g->timer, g->cli->loop, on_poll, g);
-	while (r == 0) {
+	while (r == 0 && !g->has_ended)
 		r = follow_once(g, e);
-		turns = MIN(turns + 1, 2);
-	}
-	if (r == -ENOENT && turns > 1) {
+	if (g->has_ended)
 		out_note(&g->cli->out, "sandbox %s has ended", g->id);
-		return 0;
-	}
 	return r;
 }
 

@@ -35,9 +35,14 @@ static const struct script {
 		 "fi\n" },
 	{ "fish", "function __atoll_complete\n"
 		  "\tset -l typed (commandline -opc) (commandline -ct)\n"
-		  "\tatoll completion fish -- $typed[2..-1] 2>/dev/null\n"
+		  "\tset -l answers (atoll completion fish -- $typed[2..-1] 2>/dev/null)\n"
+		  "\tif test (count $answers) -gt 0\n"
+		  "\t\tprintf '%s\\n' $answers\n"
+		  "\telse\n"
+		  "\t\t__fish_complete_path (commandline -ct)\n"
+		  "\tend\n"
 		  "end\n"
-		  "complete -c atoll -a '(__atoll_complete)'\n" },
+		  "complete -c atoll -f -a '(__atoll_complete)'\n" },
 };
 
 /* The line so far, without the word that is being typed. */

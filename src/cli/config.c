@@ -140,6 +140,24 @@ static int from_first_source(const struct config_input *in, struct config *c, st
 	return from_data(default_data, false, c, e);
 }
 
+/* What is named for us must be there. SSL_CERT_FILE may be stale and meant for others: it counts
+ * when it can be read, as it does for the libraries that it was made for. */
+static int find_ca_file(const struct config_input *in, struct config *c, struct err *e)
+{
+	const char *source = in->flag_ca_file ? "--ca-file" : "ATOLL_CA_FILE";
+	const char *path = in->flag_ca_file ? in->flag_ca_file : in->env_ca_file;
+
+	if (!is_set(path)) {
+		path = in->env_ssl_cert_file;
+		return is_set(path) && access(path, R_OK) == 0
+			       ? copy(c->ca_file, path, "SSL_CERT_FILE", e)
+			       : 0;
+	}
+	if (access(path, R_OK) < 0)
+		return err_set(e, -EINVAL, "%s: %s: %s", source, path, strerrordesc_np(errno));
+	return copy(c->ca_file, path, source, e);
+}
+
 static void trim_slashes(char *url)
 {
 	size_t n = strlen(url);
@@ -157,6 +175,8 @@ int cli_config_load(const struct config_input *in, struct config *ret, struct er
 		c.sandbox_url[0] = '\0';
 		r = override(c.api_url, in->flag_api_url, "--api-url", &c.api_url_source, e);
 	}
+	if (r == 0)
+		r = find_ca_file(in, &c, e);
 	if (r < 0)
 		return r;
 	if (!c.api_url[0]) {

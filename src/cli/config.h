@@ -5,7 +5,8 @@
  *	3. DIR/env of ATOLL_DATA
  *	4. atoll-data/env in the current directory, when it can be read
  *	5. http://127.0.0.1:3000 without a key
- * --api-url goes before the address of any of them. */
+ * --api-url goes before the address of any of them. Whose certificates are trusted is asked for
+ * apart: --ca-file, ATOLL_CA_FILE, SSL_CERT_FILE, or else the system's authorities. */
 #pragma once
 
 #include "base/base.h"
@@ -21,12 +22,14 @@ struct config {
 	char data[CONFIG_VALUE];    /* the data directory whose env file was read; "": none */
 	const char *api_url_source; /* for people: "E2B_API_URL", "the default" ... */
 	const char *api_key_source;
+	char ca_file[CONFIG_VALUE]; /* "": the system's authorities */
 };
 
 /* What main() saw of the environment and the flags; NULL: not set. */
 struct config_input {
-	const char *flag_api_url, *flag_data;
+	const char *flag_api_url, *flag_data, *flag_ca_file;
 	const char *env_api_url, *env_sandbox_url, *env_api_key, *env_data;
+	const char *env_ca_file, *env_ssl_cert_file;
 };
 
 int cli_config_load(const struct config_input *in, struct config *ret, struct err *e);

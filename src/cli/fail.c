@@ -13,6 +13,8 @@ static const struct cli_failure failures[] = {
 	{ -EHOSTUNREACH, EXIT_UNREACHABLE, "unreachable", NULL },
 	{ -ECONNRESET, EXIT_UNREACHABLE, "unreachable", NULL },
 	{ -ETIMEDOUT, EXIT_UNREACHABLE, "timeout", NULL },
+	{ -EKEYREJECTED, EXIT_UNREACHABLE, "certificate",
+		"trust its authority with --ca-file FILE, ATOLL_CA_FILE or SSL_CERT_FILE" },
 	{ -EPROTO, EXIT_UNREACHABLE, "protocol", "is this the address of an Atoll or E2B server?" },
 	{ -EBADMSG, EXIT_FAILED, "bad_request", NULL },
 	{ -EAGAIN, EXIT_FAILED, "unavailable", "try again in a moment" },

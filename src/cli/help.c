@@ -19,7 +19,7 @@ static void print_options(struct out *out, const struct cli_option *options, siz
 			(void)snprintf(letter, sizeof letter, "-%c,", o->letter);
 		(void)snprintf(name, sizeof name, "--%s%s%s", o->name, o->value ? " " : "",
 			o->value ? o->value : "");
-		out_line(out, "  %s %-22s %s", letter, name, o->help);
+		out_line(out, "  %s %-23s %s", letter, name, o->help);
 	}
 }
 
@@ -67,15 +67,18 @@ static void print_all(struct out *out)
 	print_list(out, NULL);
 	out_line(out, "\nOptions of every command:");
 	print_options(out, cli_common_options, cli_n_common_options);
-	out_line(out, "\nServer and key come from the first of:\n"
-		      "  1. DIR/env of --data DIR\n"
-		      "  2. E2B_API_URL, E2B_API_KEY and E2B_SANDBOX_URL in the environment\n"
-		      "  3. DIR/env of ATOLL_DATA\n"
-		      "  4. atoll-data/env in the current directory\n"
-		      "  5. http://127.0.0.1:3000\n"
-		      "\nExit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 key, 5 wrong state,\n"
-		      "  6 limit, 7 server unreachable. run and exec pass the command's own on;\n"
-		      "  there 125 is a failure of atoll.");
+	out_line(out,
+		"\nServer and key come from the first of:\n"
+		"  1. DIR/env of --data DIR\n"
+		"  2. E2B_API_URL, E2B_API_KEY and E2B_SANDBOX_URL in the environment\n"
+		"  3. DIR/env of ATOLL_DATA\n"
+		"  4. atoll-data/env in the current directory\n"
+		"  5. http://127.0.0.1:3000\n"
+		"A private authority of its certificate is named by --ca-file, ATOLL_CA_FILE\n"
+		"or SSL_CERT_FILE.\n"
+		"\nExit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 key, 5 wrong state,\n"
+		"  6 limit, 7 server unreachable. run and exec pass the command's own on;\n"
+		"  there 125 is a failure of atoll.");
 }
 
 static void json_options(struct jsonw *w, const struct cli_option *options, size_t n)
@@ -160,8 +163,9 @@ int cmd_help(struct cli *cli)
 	if (at < cli->args.n_words) {
 		command = args_find(group ? group->name : NULL, cli->args.words[at]);
 		if (!command || at + 1 < cli->args.n_words)
-			return err_set(&cli->e, -EINVAL, "there is no command '%s'",
-				cli->args.words[cli->args.n_words - 1]);
+			return args_unknown(group ? group->name : NULL,
+				cli->args.words[cli->args.n_words - 1], cli->hint, sizeof cli->hint,
+				&cli->e);
 	}
 	return args_has(&cli->args, "man") ? man_print(cli, group, command)
 					   : help_print(cli, group, command);

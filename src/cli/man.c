@@ -89,6 +89,21 @@ static void add_command(struct buf *page, const struct cli_command *c)
 	(void)buf_adds(page, "\n.RE\n.fi\n");
 }
 
+/* The other pages: there is one for each group, and one for all. */
+static void add_see_also(struct buf *page, const struct cli_group *group)
+{
+	const char *comma = "";
+
+	(void)buf_adds(page, ".SH SEE ALSO\n");
+	if (group)
+		(void)buf_adds(page, "\\fBatoll\\fR(1)\n");
+	for (size_t i = 0; !group && i < cli_n_groups; i++) {
+		(void)buf_printf(page, "%s\\fBatoll\\-%s\\fR(1)", comma, cli_groups[i].name);
+		comma = ",\n";
+	}
+	(void)buf_addc(page, '\n');
+}
+
 static bool is_on_page(const struct cli_command *c, const struct cli_group *group,
 	const struct cli_command *command)
 {
@@ -132,10 +147,14 @@ static void add_tail(struct buf *page)
 		add(page, exits[i].meaning);
 		(void)buf_addc(page, '\n');
 	}
-	(void)buf_adds(page, ".SH ENVIRONMENT\n.TP\n.B E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL\n"
-			     "the server and the key\n.TP\n.B ATOLL_DATA\n"
-			     "a data directory, whose file env names them\n.TP\n.B NO_COLOR\n"
-			     "no colours\n");
+	(void)buf_adds(page,
+		".SH ENVIRONMENT\n.TP\n.B E2B_API_URL, E2B_API_KEY, E2B_SANDBOX_URL\n"
+		"the server and the key\n.TP\n.B ATOLL_DATA\n"
+		"a data directory, whose file env names them\n.TP\n"
+		".B ATOLL_CA_FILE, SSL_CERT_FILE\n"
+		"the authorities to trust instead of the system's, PEM; \\-\\-ca\\-file "
+		"goes before both\n.TP\n.B NO_COLOR\n"
+		"no colours\n");
 }
 
 int man_print(struct cli *cli, const struct cli_group *group, const struct cli_command *command)
@@ -155,6 +174,7 @@ int man_print(struct cli *cli, const struct cli_group *group, const struct cli_c
 		if (is_on_page(&cli_commands[i], group, command))
 			add_command(&page, &cli_commands[i]);
 	add_tail(&page);
+	add_see_also(&page, first ? args_find_group(first) : NULL);
 	if (page.failed)
 		return err_set(&cli->e, -ENOBUFS, "the page is too long");
 	if (cli->out.json) {

@@ -1,14 +1,16 @@
 #include "cli/out.h"
 
-int out_init(struct out *out, const char *color, bool no_color, struct err *e)
+int out_init(struct out *out, const char *color, bool no_color, const char *term, struct err *e)
 {
 	bool always = color && strcmp(color, "always") == 0;
-	bool never = (color && strcmp(color, "never") == 0) || (!always && no_color);
+	bool dumb = !term || !*term || strcmp(term, "dumb") == 0;
+	bool never = (color && strcmp(color, "never") == 0) || (!always && (no_color || dumb));
 
 	out->stdout_tty = isatty(STDOUT_FILENO);
 	out->stderr_tty = isatty(STDERR_FILENO);
 	out->stdout_color = always || (!never && out->stdout_tty);
 	out->stderr_color = always || (!never && out->stderr_tty);
+	out->redraws = out->stderr_tty && !dumb;
 	out->text = BUF_INIT(OUT_MAX);
 	out->now_us = time_wall_us();
 	jsonw_init(&out->json_writer, &out->text);
@@ -44,6 +46,11 @@ void out_line(struct out *out, const char *fmt, ...)
 	va_end(ap);
 	(void)buf_adds(&out->text, line);
 	(void)buf_addc(&out->text, '\n');
+}
+
+void out_pair(struct out *out, const char *name, const char *value)
+{
+	out_line(out, out->stdout_tty ? "%-10s%s" : "%s\t%s", name, value);
 }
 
 void out_note(const struct out *out, const char *fmt, ...)

@@ -29,16 +29,20 @@ struct out {
 	bool json, quiet;
 	bool stdout_tty, stderr_tty;
 	bool stdout_color, stderr_color;
+	bool redraws; /* stderr is a terminal that can go back in a line */
 };
 
 /* color: "auto" (NULL too), "always" or "never". no_color: the environment's NO_COLOR was set.
- * Usable also when it fails, so that the failure can be told. */
-int out_init(struct out *out, const char *color, bool no_color, struct err *e);
+ * term: its TERM, or NULL; a dumb one is neither coloured nor redrawn. Usable also when it fails,
+ * so that the failure can be told. */
+int out_init(struct out *out, const char *color, bool no_color, const char *term, struct err *e);
 void out_done(struct out *out);
 /* Writes what was collected. -EPIPE when nobody reads any more. */
 int out_flush(struct out *out, struct err *e);
 
 void out_line(struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* One of a few lines that describe a thing: a name and its value. */
+void out_pair(struct out *out, const char *name, const char *value);
 /* On stderr, at once, and only where somebody sits and did not ask for silence. */
 void out_note(const struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const char *out_color(bool on, enum out_style style); /* "" when off */

@@ -11,7 +11,7 @@ static void draw(void *arg)
 	struct progress *p = arg;
 	int64_t now_ms = loop_now_ms(p->cli->loop);
 	uint64_t per_s = p->bytes * 1000 / (uint64_t)MAX(now_ms - p->started_ms, 1);
-	bool redraws = p->cli->out.stderr_tty;
+	bool redraws = p->cli->out.redraws;
 	char done[OUT_CELL], speed[OUT_CELL], percent[16] = "";
 
 	out_size(p->bytes, done);
@@ -34,7 +34,7 @@ void progress_start(struct progress *p, struct cli *cli, const char *name, int64
 	loop_timer_init(&p->timer, cli->loop, draw, p);
 	if (!cli->out.quiet && !cli->out.json)
 		loop_timer_set(&p->timer,
-			p->started_ms + (cli->out.stderr_tty ? FIRST_MS : REPEAT_MS));
+			p->started_ms + (cli->out.redraws ? FIRST_MS : REPEAT_MS));
 }
 
 void progress_stop(struct progress *p)

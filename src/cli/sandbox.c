@@ -2,8 +2,8 @@
 #include "cli/cli-internal.h"
 
 enum {
-	MAX_PAGES = 1000,
 	MAX_CANDIDATES = 8, /* named when a prefix is not unique */
+	GUEST_PORT = 49983,
 };
 
 static const struct json_field info_fields[] = {
@@ -31,65 +31,45 @@ static bool is_id(const char *text)
 	return n > 0 && n < CLI_ID && !text[n];
 }
 
-static const char *list_path(struct cli *cli, struct str next)
+struct collection {
+	struct sandbox_info *all;
+	size_t n;
+};
+
+static int collect(void *arg, const struct json_list *rows, struct err *e)
 {
-	CLEANUP(buf_done) struct buf path = BUF_INIT(64 << 10);
+	struct collection *c = arg;
+	struct sandbox_info *grown = reallocarray(c->all, c->n + rows->n + 1, sizeof *grown);
+
+	if (!grown)
+		return err_set(e, -ENOMEM, "too many sandboxes for this memory");
+	if (rows->n)
+		memcpy(grown + c->n, rows->v, rows->n * sizeof *grown);
+	c->all = grown;
+	c->n += rows->n;
+	return 0;
+}
+
+int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, struct err *e)
+{
+	CLEANUP(buf_done) struct buf path = BUF_INIT(4096);
 	const char *state = args_value(&cli->args, "state");
-	char *copy;
+	struct collection c = { 0 };
+	int r;
 
 	(void)buf_adds(&path, "/v2/sandboxes?limit=100");
 	if (state) {
 		(void)buf_adds(&path, "&state=");
 		(void)percent_encode(str_of(state), &path);
 	}
-	if (next.n) {
-		(void)buf_adds(&path, "&nextToken=");
-		(void)percent_encode(next, &path);
+	r = path.failed ? err_set(e, -EINVAL, "--state is too long")
+			: cli_api_each_page(cli, path.p, &info_shape, collect, &c, e);
+	if (r < 0) {
+		free(c.all);
+		return r;
 	}
-	copy = arena_dup(cli->arena, buf_str(&path));
-	return copy ? copy : "";
-}
-
-static int append(struct sandbox_info **all, size_t *n, const struct json_list *page, struct err *e)
-{
-	struct sandbox_info *grown = reallocarray(*all, *n + page->n + 1, sizeof **all);
-
-	if (!grown)
-		return err_set(e, -ENOMEM, "too many sandboxes for this memory");
-	if (page->n)
-		memcpy(grown + *n, page->v, page->n * sizeof *grown);
-	*all = grown;
-	*n += page->n;
-	return 0;
-}
-
-int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, struct err *e)
-{
-	cleanup_free struct sandbox_info *all = NULL;
-	struct api_reply reply = { 0 };
-	size_t n = 0;
-
-	for (int page = 0; page == 0 || reply.next.n; page++) {
-		struct json_list rows;
-		int r;
-
-		if (page == MAX_PAGES)
-			return err_set(e, -EPROTO, "the list of sandboxes does not end");
-		r = cli_api_call(cli,
-			&(struct api_request){ .method = "GET",
-				.path = list_path(cli, reply.next) },
-			&reply, e);
-		if (r < 0)
-			return r;
-		r = json_decode_list(cli->arena, reply.body, &info_shape, &rows, e);
-		if (r < 0)
-			return err_wrap(e, -EPROTO, "list of sandboxes");
-		r = append(&all, &n, &rows, e);
-		if (r < 0)
-			return r;
-	}
-	*ret = TAKE(all);
-	*ret_n = n;
+	*ret = c.all;
+	*ret_n = c.n;
 	return 0;
 }
 
@@ -137,24 +117,32 @@ int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], str
 	return is_id(id) ? 0 : err_set(e, -EPROTO, "the server named a sandbox in a strange way");
 }
 
+/* A call that is answered with one sandbox. */
+static int call_for_info(struct cli *cli, const struct api_request *request,
+	struct sandbox_info *ret, struct err *e)
+{
+	struct api_reply reply;
+	int r = cli_api_call(cli, request, &reply, e);
+
+	if (r < 0)
+		return r;
+	r = json_decode(cli->arena, reply.body, &info_shape, ret, e);
+	return r < 0 ? err_wrap(e, -EPROTO, "%s", request->path) : 0;
+}
+
 int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e)
 {
 	struct api_request request = { .method = "GET" };
-	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_sandbox_resolve(cli, typed, id, e);
 
 	if (r < 0)
 		return r;
 	request.path = arena_printf(cli->arena, "/sandboxes/%s", id);
-	r = cli_api_call(cli, &request, &reply, e);
-	if (r < 0)
-		return r;
-	r = json_decode(cli->arena, reply.body, &info_shape, ret, e);
-	return r < 0 ? err_wrap(e, -EPROTO, "sandbox %s", id) : 0;
+	return call_for_info(cli, &request, ret, e);
 }
 
-static int target_of(const struct sandbox_info *info, struct target *ret, struct err *e)
+int cli_sandbox_target(const struct sandbox_info *info, struct target *ret, struct err *e)
 {
 	(void)snprintf(ret->id, sizeof ret->id, "%.*s", STR_ARG(info->id));
 	(void)snprintf(ret->token, sizeof ret->token, "%.*s", STR_ARG(info->token));
@@ -163,17 +151,24 @@ static int target_of(const struct sandbox_info *info, struct target *ret, struct
 	return 0;
 }
 
+int sandbox_look_up_running(struct cli *cli, const char *typed, struct sandbox_info *ret,
+	struct err *e)
+{
+	int r = sandbox_look_up(cli, typed, ret, e);
+
+	if (r < 0 || !ret->state.n || str_is(ret->state, "running"))
+		return r;
+	(void)snprintf(cli->hint, sizeof cli->hint, "go on: atoll sandbox resume %.*s",
+		STR_ARG(ret->id));
+	return err_set(e, -EBUSY, "sandbox %.*s is %.*s", STR_ARG(ret->id), STR_ARG(ret->state));
+}
+
 int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e)
 {
 	struct sandbox_info info;
-	int r = sandbox_look_up(cli, typed, &info, e);
+	int r = sandbox_look_up_running(cli, typed, &info, e);
 
-	if (r < 0)
-		return r;
-	if (info.state.n && !str_is(info.state, "running"))
-		return err_set(e, -EBUSY, "sandbox %.*s is %.*s", STR_ARG(info.id),
-			STR_ARG(info.state));
-	return target_of(&info, ret, e);
+	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }
 
 int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct target *ret,
@@ -181,18 +176,14 @@ int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct
 {
 	struct api_request request = { .method = "POST", .body = body };
 	struct sandbox_info info;
-	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_sandbox_resolve(cli, typed, id, e);
 
 	if (r < 0)
 		return r;
 	request.path = arena_printf(cli->arena, "/v2/sandboxes/%s/connect", id);
-	r = cli_api_call(cli, &request, &reply, e);
-	if (r < 0)
-		return r;
-	r = json_decode(cli->arena, reply.body, &info_shape, &info, e);
-	return r < 0 ? err_wrap(e, -EPROTO, "sandbox %s", id) : target_of(&info, ret, e);
+	r = call_for_info(cli, &request, &info, e);
+	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }
 
 int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e)
@@ -239,17 +230,13 @@ int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s
 	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
 	struct api_request request = { .method = "POST", .path = "/v2/sandboxes" };
 	struct sandbox_info info;
-	struct api_reply reply;
 	int r = make_body(cli, template_id, timeout_s, &body, e);
 
 	if (r < 0)
 		return r;
 	request.body = buf_str(&body);
-	r = cli_api_call(cli, &request, &reply, e);
-	if (r < 0)
-		return r;
-	r = json_decode(cli->arena, reply.body, &info_shape, &info, e);
-	return r < 0 ? err_wrap(e, -EPROTO, "new sandbox") : target_of(&info, ret, e);
+	r = call_for_info(cli, &request, &info, e);
+	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }
 
 int cli_sandbox_remove(struct cli *cli, const char *id, struct err *e)
@@ -273,7 +260,7 @@ static const char *user_header(struct cli *cli, const char *user)
 	return arena_printf(cli->arena, "Authorization: Basic %s", encoded);
 }
 
-const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target,
+const char *const *cli_port_headers(struct cli *cli, const struct target *target, int port,
 	const char *user, const char *const *more)
 {
 	const char **lines = arena_alloc(cli->arena, 16 * sizeof *lines);
@@ -282,7 +269,7 @@ const char *const *cli_sandbox_headers(struct cli *cli, const struct target *tar
 	if (!lines)
 		return NULL;
 	lines[n++] = "User-Agent: atoll/" ATOLL_VERSION;
-	lines[n++] = "E2b-Sandbox-Port: 49983";
+	lines[n++] = arena_printf(cli->arena, "E2b-Sandbox-Port: %d", port);
 	lines[n++] = arena_printf(cli->arena, "E2b-Sandbox-Id: %s", target->id);
 	if (target->token[0])
 		lines[n++] = arena_printf(cli->arena, "X-Access-Token: %s", target->token);
@@ -293,4 +280,10 @@ const char *const *cli_sandbox_headers(struct cli *cli, const struct target *tar
 		lines[n++] = *more;
 	}
 	return lines;
+}
+
+const char *const *cli_sandbox_headers(struct cli *cli, const struct target *target,
+	const char *user, const char *const *more)
+{
+	return cli_port_headers(cli, target, GUEST_PORT, user, more);
 }

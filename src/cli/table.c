@@ -1,9 +1,11 @@
 /* The command table. What is not here does not exist for the parser, the help, the completions or
  * the man pages. */
 #include "cli/cli-internal.h"
+#include "server/server.h"
 
 const struct cli_option cli_common_options[] = {
 	{ "api-url", 0, "URL", "the server's address, instead of E2B_API_URL" },
+	{ "ca-file", 0, "FILE", "trust these authorities (PEM) instead of the system's" },
 	{ "color", 0, "WHEN", "auto, always or never; NO_COLOR is honoured" },
 	{ "data", 0, "DIR", "take address and key from DIR/env" },
 	{ "help", 'h', NULL, "show this help" },
@@ -20,20 +22,9 @@ const struct cli_group cli_groups[] = {
 const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
 
 /* Read by the server room; here for the help and what is made of it. */
-static const struct cli_option serve_options[] = {
-	{ "config", 0, "FILE", "TOML with the same names, _ for -" },
-	{ "data", 0, "DIR", "where everything is kept (default: atoll-data)" },
-	{ "disk-mb", 0, "N", "disk of sandboxes prepared ahead (default: 10240)" },
-	{ "domain", 0, "NAME", "behind PORT-ID. in sandbox addresses" },
-	{ "listen", 0, "HOST:PORT", "the one port (default: 127.0.0.1:3000)" },
-	{ "log-level", 0, "LEVEL", "error, warn, info or debug" },
-	{ "max-sandboxes", 0, "N", "running at once (default: 1000)" },
-	{ "max-timeout", 0, "SECONDS", "a sandbox may live (default: 86400)" },
-	{ "network", 0, "CIDR|none", "addresses of sandboxes (default: 10.199.0.0/16)" },
-	{ "pool", 0, "N", "sandboxes prepared ahead (default: 16)" },
-	{ "stop-sandboxes", 0, NULL, "end all sandboxes when the server stops" },
-	{ "template-cache", 0, "DIR", "share templates between data directories" },
-};
+#define SERVE_OPTION(field, flag, kind, least, most, value, help) { flag, 0, value, help },
+#define SERVE_FLAG(flag, value, help) { flag, 0, value, help },
+static const struct cli_option serve_options[] = { SERVER_OPTIONS(SERVE_OPTION, SERVE_FLAG) };
 
 static const struct cli_option run_options[] = {
 	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
@@ -107,12 +98,18 @@ static const struct cli_option metrics_options[] = {
 	{ "since", 0, "TIME", "only samples that are no older (default: all)" },
 };
 
+static const struct cli_option port_options[] = {
+	{ "forward", 0, "LOCAL", "listen on this port of 127.0.0.1; 0 takes a free one" },
+};
+
 static const struct cli_option help_options[] = {
 	{ "man", 0, NULL, "as a manual page (troff)" },
 };
 
 static const struct cli_option doctor_options[] = {
+	{ "attack", 0, NULL, "try to get out of real sandboxes, and say how it went" },
 	{ "explain", 0, "ID", "all that is known about one check" },
+	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
 };
 
 #define OPTIONS(table) .options = (table), .n_options = ARRAY_SIZE(table)
@@ -334,10 +331,16 @@ const struct cli_command cli_commands[] = {
 		.group = "sandbox",
 		.name = "port",
 		.words = "SANDBOX PORT",
-		.summary = "print the address of a port of a sandbox",
-		.examples = "atoll sandbox port i3k9 8080\n"
-			    "curl \"$(atoll sandbox port i3k9 8080)\"",
-		.see_also = "sandbox info",
+		.summary = "print the address of a port of a sandbox, or bring the port here",
+		.detail = "With --forward, connections to this machine's loopback reach the port "
+			  "until Ctrl+C: of any\nprotocol, any number at once. The address is "
+			  "printed "
+			  "once it listens. The sandbox\nlives no longer by it.",
+		.examples = "curl \"$(atoll sandbox port i3k9 8080)\"\n"
+			    "atoll sandbox port i3k9 5432 --forward 5432\n"
+			    "atoll sandbox port i3k9 8080 --forward 0",
+		.see_also = "sandbox info, sandbox extend",
+		OPTIONS(port_options),
 		.min_words = 2,
 		.max_words = 2,
 		.run = cmd_sandbox_port,
@@ -436,10 +439,16 @@ const struct cli_command cli_commands[] = {
 		.name = "doctor",
 		.words = "",
 		.summary = "say whether sandboxes can run here, and what to do if not",
-		.detail = "Needs no server and no root; says what only root can see. Exit 0 when "
-			  "sandboxes "
-			  "can\nbe run on this machine, else 1.",
-		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk",
+		.detail =
+			"Needs no server and no root; says what only root can see. Exit 0 when "
+			"sandboxes "
+			"can\nbe run on this machine, else 1.\nWith --attack two sandboxes of the "
+			"server are attacked from inside and outside: every\nattempt is refused, "
+			"contained or ESCAPED, with the evidence. Where no server answers, root\n"
+			"starts one of its own for it. Exit 0 when all attempts could be made and "
+			"none escaped.",
+		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk\n"
+			    "sudo atoll doctor --attack",
 		.see_also = "serve",
 		OPTIONS(doctor_options),
 		.run = cmd_doctor,

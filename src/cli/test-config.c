@@ -105,6 +105,27 @@ TEST(first_source_is_taken_whole)
 	ASSERT_STR(c.api_key, "e2b_file");
 }
 
+TEST(authorities_that_are_named_must_be_there)
+{
+	CLEANUP(place_done) struct place p = { 0 };
+	struct config_input in = { .env_ssl_cert_file = "/no/such/file" };
+	struct err e = { 0 };
+	struct config c;
+
+	place_init(&p, "");
+	ASSERT_EQ(cli_config_load(&in, &c, NULL), 0); /* stale, and meant for others */
+	ASSERT_STR(c.ca_file, "");
+	in.env_ssl_cert_file = p.env;
+	ASSERT_EQ(cli_config_load(&in, &c, NULL), 0);
+	ASSERT_STR(c.ca_file, p.env);
+	in.env_ca_file = "/dev/null";
+	ASSERT_EQ(cli_config_load(&in, &c, NULL), 0);
+	ASSERT_STR(c.ca_file, "/dev/null");
+	in.flag_ca_file = "/no/such/file";
+	ASSERT_EQ(cli_config_load(&in, &c, &e), -EINVAL);
+	ASSERT_STR(e.msg, "--ca-file: /no/such/file: No such file or directory");
+}
+
 TEST(a_named_directory_must_be_there)
 {
 	struct config_input in = { .flag_data = "/no/such/directory" };

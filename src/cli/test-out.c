@@ -87,13 +87,13 @@ TEST(colour_follows_flag_then_environment)
 {
 	struct out out = { 0 };
 
-	ASSERT_EQ(out_init(&out, "always", true, NULL), 0);
+	ASSERT_EQ(out_init(&out, "always", true, "dumb", NULL), 0);
 	ASSERT(out.stdout_color && out.stderr_color);
 	out_done(&out);
-	ASSERT_EQ(out_init(&out, "never", false, NULL), 0);
+	ASSERT_EQ(out_init(&out, "never", false, "xterm", NULL), 0);
 	ASSERT(!out.stdout_color);
 	out_done(&out);
-	ASSERT_EQ(out_init(&out, "pink", false, NULL), -EINVAL);
+	ASSERT_EQ(out_init(&out, "pink", false, NULL, NULL), -EINVAL);
 	out_done(&out);
 	ASSERT_STR(out_color(false, OUT_RED), "");
 }

@@ -176,6 +176,7 @@ static void set_callbacks(struct client_call *call)
 static int set_up(struct client_call *call, const struct client_request *request, struct err *e)
 {
 	CURL *easy = call->easy;
+	const char *ca_file = request->ca_file ? request->ca_file : call->client->ca_file;
 	CURLcode result = CURLE_OK;
 	int loopback = check_url(request->url, e);
 
@@ -189,8 +190,10 @@ static int set_up(struct client_call *call, const struct client_request *request
 	result = curl_easy_setopt(easy, CURLOPT_URL, request->url);
 	if (result == CURLE_OK && request->unix_socket)
 		result = curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, request->unix_socket);
-	if (result == CURLE_OK && request->ca_file)
-		result = curl_easy_setopt(easy, CURLOPT_CAINFO, request->ca_file);
+	if (result == CURLE_OK && ca_file)
+		result = curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file);
+	if (result == CURLE_OK && ca_file) /* or the system's would be trusted besides */
+		result = curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
 	if (result == CURLE_OK && (request->unix_socket || loopback))
 		result = curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	if (result == CURLE_OK)
@@ -281,6 +284,9 @@ static int code_of(const struct client_call *call, CURLcode result)
 	case CURLE_SEND_ERROR:
 	case CURLE_RECV_ERROR:
 		return -ECONNRESET;
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+		return -EKEYREJECTED;
 	case CURLE_OUT_OF_MEMORY:
 		return -ENOMEM;
 	case CURLE_ABORTED_BY_CALLBACK:

@@ -86,12 +86,17 @@ void client_reap(struct client *client)
 
 	while ((msg = curl_multi_info_read(client->multi, &left))) {
 		CURLcode result = msg->data.result;
-		char *call = NULL;
+		struct client_call *call;
+		char *private = NULL;
 
 		if (msg->msg != CURLMSG_DONE)
 			continue;
-		(void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &call);
-		client_call_finish((void *)call, result); /* msg is gone from here on */
+		(void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private);
+		call = (void *)private; /* msg is gone from here on */
+		if (call->connected && result == CURLE_OK)
+			call->connected(call->handlers.arg);
+		else
+			client_call_finish(call, result);
 	}
 }
 
@@ -118,6 +123,12 @@ int client_new(struct loop *loop, struct client **ret, struct err *e)
 	return 0;
 }
 
+void client_trust(struct client *client, const char *ca_file)
+{
+	free(client->ca_file);
+	client->ca_file = xstrdup(ca_file);
+}
+
 struct client *client_free(struct client *client)
 {
 	if (!client)
@@ -132,6 +143,7 @@ struct client *client_free(struct client *client)
 	if (client->multi)
 		(void)curl_multi_cleanup(client->multi);
 	loop_timer_cancel(&client->timer);
+	free(client->ca_file);
 	free(client);
 	curl_global_cleanup();
 	return NULL;

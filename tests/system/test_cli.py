@@ -106,6 +106,7 @@ class Words(Cli):
                             (['exec', 'i1'], "'atoll sandbox exec'"),
                             (['sbx', 'ls', '--jsno'], "'--json'")]:
             self.assertIn(hint, self.fails(2, *words).stderr.decode())
+        self.assertIn("'atoll sandbox ls'", self.fails(2, 'help', 'sbx', 'lss').stderr.decode())
         for words in [['sbx', 'info'], ['sbx', 'ls', 'extra'], ['sbx', 'create', '--timeout', '0'],
                       ['sbx', 'create', '--timeout'], ['sbx', 'ls', '--color', 'pink'],
                       ['sbx', 'cp', 'a', 'b'], ['sbx', 'kill'], ['sbx', 'create', '--env', 'x'],
@@ -199,7 +200,8 @@ class Life(Cli):
             document = self.json('sbx', 'ls', '--api-url',
                                  f'https://127.0.0.1:{server.server_address[1]}', status=7)
             server.shutdown()
-        self.assertEqual(document['code'], 'protocol')
+        self.assertEqual(document['code'], 'certificate')
+        self.assertIn('--ca-file', document['hint'])
         self.assertEqual(asked, [])
 
     def test_with_stdin_closed_nothing_waits(self):

@@ -126,9 +126,11 @@ class Life(Cli):
             self.ok('sbx', 'pause', box)
             self.assertEqual(json.loads(run.stdout.readline())['message'], 'sandbox.paused')
             self.ok('sbx', 'kill', box)
-            run.stdout.read()
+            self.assertEqual(json.loads(run.stdout.read().splitlines()[-1])['message'], 'sandbox.ended')
             self.assertEqual(run.wait(20), 0)
-        self.fails(3, 'sbx', 'logs', '-f', box)
+        again = self.ok('sbx', 'logs', '-f', box).decode().splitlines()
+        self.assertIn('killed through the API', again[-1])
+        self.fails(3, 'sbx', 'logs', 'i' + 'z' * 20)
 
     def test_interrupt_ends_following(self):
         box = self.sandbox()

@@ -1,0 +1,51 @@
+/* A port of a sandbox: its address, or the port itself brought to this machine. */
+#include "cli/cli-internal.h"
+
+enum {
+	MAX_PORT = 65535,
+};
+
+static int show_address(struct cli *cli, const struct sandbox_info *info, int64_t port)
+{
+	struct jsonw *w = &cli->out.json_writer;
+	const char *scheme, *url;
+	char domain[OUT_CELL];
+
+	if (!info->domain.n)
+		return err_set(&cli->e, -EPROTO, "the server names no domain for its sandboxes");
+	scheme = str_has_prefix(str_of(cli->config.api_url), STR("https:")) ? "https" : "http";
+	out_text(info->domain, domain);
+	url = arena_printf(cli->arena, "%s://%" PRId64 "-%.*s.%s", scheme, port, STR_ARG(info->id),
+		domain);
+	if (!cli->out.json) {
+		out_line(&cli->out, "%s", url);
+		return EXIT_OK;
+	}
+	jsonw_object(w, NULL);
+	jsonw_str(w, "sandboxID", info->id);
+	jsonw_int(w, "port", port);
+	jsonw_strz(w, "url", url);
+	jsonw_end_object(w);
+	(void)buf_addc(&cli->out.text, '\n');
+	return EXIT_OK;
+}
+
+int cmd_sandbox_port(struct cli *cli)
+{
+	const char *local = args_value(&cli->args, "forward");
+	struct sandbox_info info = { 0 };
+	struct target target = { 0 };
+	int64_t port, local_port = 0;
+	int r = args_number("PORT", cli->args.words[1], 1, MAX_PORT, &port, &cli->e);
+
+	if (r == 0 && local)
+		r = args_number("--forward", local, 0, MAX_PORT, &local_port, &cli->e);
+	if (r == 0)
+		r = sandbox_look_up_running(cli, cli->args.words[0], &info, &cli->e);
+	if (r < 0)
+		return r;
+	if (!local)
+		return show_address(cli, &info, port);
+	r = cli_sandbox_target(&info, &target, &cli->e);
+	return r < 0 ? r : forward_run(cli, &target, (int)port, (int)local_port);
+}
