@@ -42,11 +42,6 @@ struct entry *book_find(struct access_book *book, const char *team_id, struct st
 
 /* ---- loading ---- */
 
-static void copy_column(const struct store_row *row, int column, char *to, size_t size)
-{
-	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
-}
-
 static int load_key(void *arg, const struct store_row *row, struct err *e)
 {
 	struct access_key key = { .created_us = store_int(row, 6),
@@ -54,13 +49,13 @@ static int load_key(void *arg, const struct store_row *row, struct err *e)
 	char hash[HASH_SIZE];
 
 	(void)e;
-	copy_column(row, 0, key.id, sizeof key.id);
-	copy_column(row, 1, key.team_id, sizeof key.team_id);
-	copy_column(row, 2, key.name, sizeof key.name);
-	copy_column(row, 3, hash, sizeof hash);
-	copy_column(row, 4, key.mask_start, sizeof key.mask_start);
-	copy_column(row, 5, key.mask_end, sizeof key.mask_end);
-	copy_column(row, 7, key.created_by, sizeof key.created_by);
+	store_copy_text(row, 0, key.id, sizeof key.id);
+	store_copy_text(row, 1, key.team_id, sizeof key.team_id);
+	store_copy_text(row, 2, key.name, sizeof key.name);
+	store_copy_text(row, 3, hash, sizeof hash);
+	store_copy_text(row, 4, key.mask_start, sizeof key.mask_start);
+	store_copy_text(row, 5, key.mask_end, sizeof key.mask_end);
+	store_copy_text(row, 7, key.created_by, sizeof key.created_by);
 	book_add(arg, &key, hash);
 	return 0;
 }
@@ -78,8 +73,8 @@ static int load_team(void *arg, const struct store_row *row, struct err *e)
 	struct team *team = add_team(arg);
 
 	(void)e;
-	copy_column(row, 0, team->view.id, sizeof team->view.id);
-	copy_column(row, 1, team->view.name, sizeof team->view.name);
+	store_copy_text(row, 0, team->view.id, sizeof team->view.id);
+	store_copy_text(row, 1, team->view.name, sizeof team->view.name);
 	return 0;
 }
 

@@ -183,6 +183,16 @@ static int decode_bool(const struct decoder *d, const struct place *at, const st
 	return 0;
 }
 
+static int decode_map_value(const struct decoder *d, const struct place *at, enum json_kind kind,
+	struct json_t *node, struct str *out)
+{
+	if (kind == JSON_RAW_MAP)
+		return decode_raw(d, at, node, out);
+	if (json_node_kind(node) != NODE_STRING)
+		return fail(d, at, -EINVAL, "must be a string");
+	return copy_text(d, at, json_node_string(node), out);
+}
+
 static int decode_map(const struct decoder *d, const struct place *at,
 	const struct json_field *field, struct json_t *node, struct json_map *out)
 {
@@ -201,12 +211,10 @@ static int decode_map(const struct decoder *d, const struct place *at,
 	while (json_node_next(node, &member)) {
 		struct place here = { .up = at, .key = member.key };
 
-		if (json_node_kind(member.value) != NODE_STRING)
-			return fail(d, &here, -EINVAL, "must be a string");
 		r = copy_text(d, &here, member.key, &pairs[n].key);
 		if (r < 0)
 			return r;
-		r = copy_text(d, &here, json_node_string(member.value), &pairs[n].value);
+		r = decode_map_value(d, &here, field->kind, member.value, &pairs[n].value);
 		if (r < 0)
 			return r;
 		n++;
@@ -293,6 +301,7 @@ static int decode_field(const struct decoder *d, const struct place *at,
 	case JSON_BOOL:
 		return decode_bool(d, at, node, member);
 	case JSON_MAP:
+	case JSON_RAW_MAP:
 		return decode_map(d, at, field, node, member);
 	case JSON_STRS:
 		return decode_strs(d, at, field, node, member);
@@ -355,7 +364,7 @@ static int decode_object(const struct decoder *d, const struct place *at, struct
 		if (named & bit) /* by its name and by its alias: two values, and which counts? */
 			return fail(d, &here, -EINVAL, "given twice");
 		named |= bit;
-		if ((shape->fields[i].flags & JSON_LAX) &&
+		if ((shape->fields[i].flags & (JSON_LAX | JSON_NULLABLE)) &&
 			json_node_kind(member.value) == NODE_NULL)
 			continue;
 		r = decode_field(d, &here, &shape->fields[i], member.value, out);

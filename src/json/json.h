@@ -44,7 +44,8 @@ enum json_kind {
 	JSON_INT,  /* struct json_int; a number or, with JSON_LAX, a decimal string (proto int64) */
 	JSON_BOOL, /* struct json_bool */
 	JSON_MAP,  /* struct json_map */
-	JSON_STRS, /* struct json_strs */
+	JSON_RAW_MAP, /* struct json_map of values of any type, each as its own JSON text */
+	JSON_STRS,    /* struct json_strs */
 	JSON_OBJECT,  /* the shape's struct in place, preceded by nothing; see `present` */
 	JSON_OBJECTS, /* struct json_list */
 	JSON_RAW,     /* struct str: the value's own JSON text, compact, any type */
@@ -53,7 +54,8 @@ enum json_kind {
 
 enum json_flags {
 	JSON_REQUIRED = 1 << 0,
-	JSON_LAX = 1 << 1, /* proto3 JSON: null means absent, int64 also as string */
+	JSON_LAX = 1 << 1,      /* proto3 JSON: null means absent, int64 also as string */
+	JSON_NULLABLE = 1 << 2, /* null means absent, and nothing else is lax */
 };
 
 struct json_shape;
@@ -65,8 +67,8 @@ struct json_field {
 	size_t offset;
 	size_t present;   /* JSON_OBJECT: offset + 1 of a bool that says it was there; 0: none */
 	int64_t min, max; /* JSON_INT: range when max > min. JSON_STR, JSON_BYTES: max is the length
-			     limit when > 0. JSON_MAP, JSON_STRS, JSON_OBJECTS: max is the count
-			     limit when > 0 */
+			     limit when > 0. JSON_MAP, JSON_RAW_MAP, JSON_STRS, JSON_OBJECTS: max is
+			     the count limit when > 0 */
 	const struct json_shape *shape; /* JSON_OBJECT, JSON_OBJECTS */
 };
 struct json_shape {

@@ -389,3 +389,46 @@ TEST(a_long_path_is_cut_and_nothing_else_breaks)
 	ASSERT(str_has_prefix(str_of(e.msg), STR("process.envs.kkkk")));
 	ASSERT(strstr(e.msg, ": must be a string"));
 }
+
+TEST(a_raw_map_keeps_values_of_any_type_as_their_text)
+{
+	struct holder {
+		struct json_map map;
+	};
+	static const struct json_field fields[] = {
+		JSON_FIELD(struct holder, map, "map", JSON_RAW_MAP, .max = 3),
+	};
+	static const struct json_shape shape = JSON_SHAPE(struct holder, fields);
+	CLEANUP(arena_freep) struct arena *arena = arena_new(4096);
+	struct holder got;
+	struct err e = { 0 };
+
+	ASSERT_EQ(json_decode(arena, STR("{\"map\":{\"a\":[1, {}],\"b\":\"x\",\"c\":null}}"),
+			  &shape, &got, &e),
+		0);
+	ASSERT_EQ(got.map.n, 3);
+	ASSERT_BYTES(got.map.v[0].value, "[1,{}]");
+	ASSERT_BYTES(got.map.v[1].value, "\"x\"");
+	ASSERT_BYTES(got.map.v[2].value, "null");
+	ASSERT_EQ(json_decode(arena, STR("{\"map\":{\"a\":1,\"b\":2,\"c\":3,\"d\":4}}"), &shape,
+			  &got, &e),
+		-EINVAL);
+}
+
+TEST(null_is_absent_where_it_may_be_and_nothing_else_is_lax)
+{
+	static const struct json_field fields[] = {
+		JSON_FIELD(struct rule, host, "host", JSON_STR, .flags = JSON_NULLABLE),
+		JSON_FIELD(struct rule, port, "port", JSON_INT, .flags = JSON_NULLABLE),
+	};
+	static const struct json_shape shape = JSON_SHAPE(struct rule, fields);
+	CLEANUP(arena_freep) struct arena *a = arena_new(1 << 16);
+	struct rule rule;
+
+	ASSERT_EQ(json_decode(a, STR("{\"host\":null,\"port\":null}"), &shape, &rule, NULL), 0);
+	ASSERT(!rule.host.p && !rule.port.is_set);
+	ASSERT_EQ(json_decode(a, STR("{\"port\":7}"), &shape, &rule, NULL), 0);
+	ASSERT_EQ(rule.port.value, 7);
+	ASSERT_EQ(json_decode(a, STR("{\"port\":\"7\"}"), &shape, &rule, NULL), -EINVAL);
+	ASSERT_EQ(json_decode(a, STR("{\"port\":7.0}"), &shape, &rule, NULL), -EINVAL);
+}

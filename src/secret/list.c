@@ -16,10 +16,10 @@ static int read_row(void *arg, const struct store_row *row, struct err *e)
 	struct secret *s = &page->v[page->n];
 
 	(void)e;
-	(void)snprintf(s->id, sizeof s->id, "%.*s", STR_ARG(store_text(row, 0)));
-	(void)snprintf(s->name, sizeof s->name, "%.*s", STR_ARG(store_text(row, 1)));
+	store_copy_text(row, 0, s->id, sizeof s->id);
+	store_copy_text(row, 1, s->name, sizeof s->name);
 	s->version = store_int(row, 2);
-	page->metadata[page->n] = xstrdup(store_text(row, 3).p);
+	page->metadata[page->n] = store_dup_text(row, 3);
 	s->metadata = str_of(page->metadata[page->n]);
 	s->created_us = store_int(row, 4);
 	s->updated_us = store_int(row, 5);

@@ -74,8 +74,8 @@ static int read_secret(void *arg, const struct store_row *row, struct err *e)
 	struct secret *s = &op->secret;
 
 	(void)e;
-	(void)snprintf(s->id, sizeof s->id, "%.*s", STR_ARG(store_text(row, 0)));
-	(void)snprintf(s->name, sizeof s->name, "%.*s", STR_ARG(store_text(row, 1)));
+	store_copy_text(row, 0, s->id, sizeof s->id);
+	store_copy_text(row, 1, s->name, sizeof s->name);
 	s->version = store_int(row, 2);
 	s->created_us = store_int(row, 4);
 	s->updated_us = store_int(row, 5);

@@ -118,8 +118,8 @@ static int prepare(struct sqlite *s, const char *sql, sqlite3_stmt **ret, struct
 	return 0;
 }
 
-static int bind(struct sqlite *s, sqlite3_stmt *stmt, const struct store_param *params, size_t n,
-	struct err *e)
+static int bind_params(struct sqlite *s, sqlite3_stmt *stmt, const struct store_param *params,
+	size_t n, struct err *e)
 {
 	assert(sqlite3_bind_parameter_count(stmt) == (int)n);
 	for (size_t i = 0; i < n; i++) {
@@ -171,7 +171,7 @@ static int sqlite_query(struct store *store, const char *sql, const struct store
 
 	if (r < 0)
 		return r;
-	r = bind(s, stmt, params, n, e);
+	r = bind_params(s, stmt, params, n, e);
 	if (r >= 0)
 		r = step_rows(s, stmt, fn, arg, e);
 	(void)sqlite3_reset(stmt);

@@ -113,6 +113,18 @@ bool store_is_null(const struct store_row *row, int column)
 	return row->ops->row_is_null(row, column);
 }
 
+void store_copy_text(const struct store_row *row, int column, char *to, size_t size)
+{
+	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
+}
+
+char *store_dup_text(const struct store_row *row, int column)
+{
+	struct str text = store_text(row, column);
+
+	return xstrdup(text.p ? text.p : "");
+}
+
 int store_add_event(struct store_tx *tx, const struct store_event *event, struct err *e)
 {
 	/* The next number is taken here and not by a sequence, so that readers never see a hole

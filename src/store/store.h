@@ -58,6 +58,9 @@ int64_t store_int(const struct store_row *row, int column);
 struct str store_text(const struct store_row *row,
 	int column); /* borrowed for the call; p NULL: NULL */
 bool store_is_null(const struct store_row *row, int column);
+/* Text that outlives the row; NULL becomes "". The first cuts what does not fit. */
+void store_copy_text(const struct store_row *row, int column, char *to, size_t size);
+char *store_dup_text(const struct store_row *row, int column); /* the caller frees it */
 
 /* Appends to the event log, in the same transaction as the change it tells of. */
 struct store_event {

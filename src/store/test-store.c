@@ -142,6 +142,43 @@ static int add_two_events(struct store_tx *tx, void *arg, struct err *e)
 	return r;
 }
 
+struct copies {
+	char fits[8], is_cut[3], is_null[4];
+	char *all;
+};
+
+static int copy_row(void *arg, const struct store_row *row, struct err *e)
+{
+	struct copies *c = arg;
+
+	(void)e;
+	store_copy_text(row, 0, c->fits, sizeof c->fits);
+	store_copy_text(row, 0, c->is_cut, sizeof c->is_cut);
+	store_copy_text(row, 1, c->is_null, sizeof c->is_null);
+	c->all = store_dup_text(row, 0);
+	return 0;
+}
+
+static int copy_texts(struct store_tx *tx, void *arg, struct err *e)
+{
+	return store_query(tx, "SELECT 'text', NULL", NULL, 0, copy_row, arg, e);
+}
+
+TEST(texts_are_copied_cut_and_never_null)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct copies c = { .is_null = "old" };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, copy_texts, &c, &e), 0);
+	ASSERT_STR(c.fits, "text");
+	ASSERT_STR(c.is_cut, "te");
+	ASSERT_STR(c.is_null, "");
+	ASSERT_STR(c.all, "text");
+	free(c.all);
+}
+
 static void events_added(void *arg, int r, const struct err *e)
 {
 	struct events *events = arg;

@@ -68,7 +68,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	char id[TEMPLATE_ID_SIZE];
 
 	(void)e;
-	(void)snprintf(id, sizeof id, "%.*s", STR_ARG(store_text(row, 0)));
+	store_copy_text(row, 0, id, sizeof id);
 	add(arg, id, store_text(row, 1), store_int(row, 2));
 	return 0;
 }

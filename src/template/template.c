@@ -8,7 +8,7 @@
 
 struct template_toml {
 	struct json_int cpu, memory_mb, disk_mb, max_pids;
-	struct str user, workdir, start;
+	struct str user, workdir, start, runtime;
 };
 
 static const struct json_field toml_fields[] = {
@@ -21,6 +21,8 @@ static const struct json_field toml_fields[] = {
 	JSON_FIELD(struct template_toml, workdir, "workdir", JSON_STR,
 		.max = TEMPLATE_TEXT_SIZE - 1),
 	JSON_FIELD(struct template_toml, start, "start", JSON_STR, .max = TEMPLATE_TEXT_SIZE - 1),
+	JSON_FIELD(struct template_toml, runtime, "runtime", JSON_STR,
+		.max = TEMPLATE_RUNTIME_SIZE - 1),
 };
 static const struct json_shape toml_shape = JSON_SHAPE(struct template_toml, toml_fields);
 
@@ -98,6 +100,7 @@ static void fill(struct template *t, const char *name, const struct template_tom
 	copy_text(t->user, sizeof t->user, toml->user.n ? toml->user : STR("user"));
 	copy_text(t->workdir, sizeof t->workdir, toml->workdir);
 	copy_text(t->start, sizeof t->start, toml->start);
+	copy_text(t->runtime, sizeof t->runtime, toml->runtime);
 }
 
 /* Reads DIR/NAME. A few system calls on small local files: cheaper than keeping a copy true. */
@@ -107,15 +110,16 @@ static int load(struct template_book *book, const char *name, struct template *r
 		openat(book->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
 	struct template_toml toml = { 0 };
+	struct err missing = { 0 };
 	struct arena *arena;
 	struct stat st;
 	int r;
 
 	if (dir < 0 || fstatat(dir, "rootfs", &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
 		return err_set(e, -ENOENT, "template '%s' not found", name);
-	r = file_read(dir, "template.toml", &text, e);
+	r = file_read(dir, "template.toml", &text, &missing);
 	if (r < 0 && r != -ENOENT)
-		return err_wrap(e, -EBADMSG, "template '%s'", name);
+		return err_set(e, -EBADMSG, "template '%s': %s", name, missing.msg);
 	arena = arena_new(64 << 10);
 	r = toml_decode(arena, buf_str(&text), &toml_shape, &toml, e);
 	if (r >= 0)

@@ -15,6 +15,7 @@ enum {
 	TEMPLATE_NAME_SIZE = 64, /* with its NUL; as WARDEN_NAME_SIZE */
 	TEMPLATE_ID_SIZE = 21,
 	TEMPLATE_TEXT_SIZE = 512,
+	TEMPLATE_RUNTIME_SIZE = 16,
 };
 
 struct template
@@ -24,6 +25,7 @@ struct template
 	char user[64];
 	char workdir[TEMPLATE_TEXT_SIZE];
 	char start[TEMPLATE_TEXT_SIZE]; /* shell line run at boot; empty: none */
+	char runtime[TEMPLATE_RUNTIME_SIZE]; /* what runs it; empty: the server's default */
 	int64_t cpu, memory_mb, disk_mb, max_pids;
 	int64_t made_us; /* of its directory */
 };
