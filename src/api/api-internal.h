@@ -7,6 +7,7 @@
 enum {
 	API_MAX_PARAMS = 2,
 	API_BODY_BYTES = 16 << 20,
+	API_ANSWER_BYTES = 64 << 20,
 };
 
 /* This machine as its operator sees it; counted since the server started. */
@@ -59,6 +60,17 @@ void api_fail_status(struct api_call *call, int status, const char *message);
 void api_reply_json(struct api_call *call, int status, const struct buf *body);
 void api_reply_empty(struct api_call *call, int status);
 int api_status_of(int err_code);
+/* The usual end of a call: the error, or one JSON document.
+ *     if (!api_answer_begin(call, &answer, r, e))
+ *             return;
+ *     write_thing(&answer.w, thing);
+ *     api_answer_send(call, &answer, 201); */
+struct api_answer {
+	struct buf body;
+	struct jsonw w;
+};
+bool api_answer_begin(struct api_call *call, struct api_answer *answer, int r, const struct err *e);
+void api_answer_send(struct api_call *call, struct api_answer *answer, int status);
 
 /* Decodes the body by a shape; answers 400 itself and returns negative when it cannot. An empty
  * body counts as {} when `optional`. */
@@ -67,6 +79,8 @@ int api_decode(struct api_call *call, const struct json_shape *shape, void *out,
 struct str api_bearer(const struct http_exchange *x);
 /* An integer query value; answers 400 itself. Absent leaves *ret alone. */
 int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t max, int64_t *ret);
+/* `start` and `end`, in seconds since 1970; absent leaves them alone. Answers 400 itself. */
+int api_query_range(struct api_call *call, int64_t *start_s, int64_t *end_s);
 /* done_fn that ends a call with 204 or the error. */
 void api_done_empty(void *call, int r, const struct err *e);
 

@@ -26,6 +26,8 @@ int api_status_of(int err_code)
 		{ EINVAL, 400 },
 		{ ERANGE, 400 },
 		{ EOPNOTSUPP, 400 },
+		{ ESTALE, 400 },  /* a volume that is gone */
+		{ ENOTDIR, 400 }, /* no place for a volume */
 		{ EACCES, 401 },
 		{ EPERM, 403 },
 		{ ENOENT, 404 },
@@ -99,6 +101,23 @@ void api_fail(struct api_call *call, const struct err *e)
 	api_fail_status(call, status, e->msg);
 }
 
+bool api_answer_begin(struct api_call *call, struct api_answer *answer, int r, const struct err *e)
+{
+	if (r < 0) {
+		api_fail(call, e);
+		return false;
+	}
+	answer->body = BUF_INIT(API_ANSWER_BYTES);
+	jsonw_init(&answer->w, &answer->body);
+	return true;
+}
+
+void api_answer_send(struct api_call *call, struct api_answer *answer, int status)
+{
+	api_reply_json(call, status, &answer->body);
+	buf_done(&answer->body);
+}
+
 void api_done_empty(void *arg, int r, const struct err *e)
 {
 	if (r < 0)
@@ -132,6 +151,26 @@ int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t 
 		min, max);
 	api_fail(call, &e);
 	return -EINVAL;
+}
+
+int api_query_range(struct api_call *call, int64_t *start_s, int64_t *end_s)
+{
+	static const int64_t last_s =
+		10413791999; /* 2299-12-31T23:59:59Z: E2B's store ends there */
+	const char *wrong = NULL;
+
+	if (api_query_int(call, "start", 0, INT64_MAX, start_s) < 0 ||
+		api_query_int(call, "end", 0, INT64_MAX, end_s) < 0)
+		return -EINVAL;
+	if (*start_s > last_s)
+		wrong = "start time cannot be after 2299-12-31 23:59:59 UTC";
+	else if (*end_s > last_s)
+		wrong = "end time cannot be after 2299-12-31 23:59:59 UTC";
+	else if (*start_s > *end_s)
+		wrong = "start time cannot be after end time";
+	if (wrong)
+		api_fail_status(call, 400, wrong);
+	return wrong ? -EINVAL : 0;
 }
 
 /* ---- routing ---- */
@@ -291,6 +330,15 @@ static void body_read(void *arg, int r, struct str body)
 	}
 }
 
+/* A value that cannot be decoded would count as absent, and a filter that was asked for be none. */
+static bool query_is_decodable(const struct http_exchange *x)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(1 << 20);
+
+	return !http_query(x).n ||
+	       (percent_decode(http_query(x), true, &text) >= 0 && str_is_utf8(buf_str(&text)));
+}
+
 void api_handle(struct api *api, struct http_exchange *x)
 {
 	struct api_call *call = arena_alloc(http_arena(x), sizeof *call);
@@ -309,6 +357,9 @@ void api_handle(struct api *api, struct http_exchange *x)
 		fail_method(call);
 	else if (!call->route)
 		api_fail_status(call, 404, "no such path");
+	else if (!query_is_decodable(x))
+		api_fail_status(call, 400,
+			"validation error: the query is not percent-encoded UTF-8");
 	else if (!(call->route->flags & API_OPEN) && !authenticate(call))
 		return;
 	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)

@@ -11,6 +11,7 @@ struct edge_call { /* lives in the exchange's arena */
 	char id[SANDBOX_ID_SIZE];
 	int port;
 	struct str host; /* for the service inside; empty: as sent */
+	bool is_tunnel;  /* bytes of any protocol, not HTTP */
 };
 
 struct edge *edge_new(struct sandbox_book *sandboxes)
@@ -27,78 +28,32 @@ struct edge *edge_free(struct edge *edge)
 	return NULL;
 }
 
-/* A person who opened a preview link in a browser gets a page, every program gets JSON. */
-static bool is_navigation(const struct http_exchange *x)
+static void fail(struct http_exchange *x, enum edge_failure_kind kind, struct str id)
 {
-	struct str accept = http_header(x, "Accept");
-	const char *at = accept.n ? memmem(accept.p, accept.n, "text/html", 9) : NULL;
+	struct edge_failure failure = { .kind = kind, .id = id };
 
-	return at && str_is(http_method(x), "GET");
-}
-
-/* A page in a browser may read why it failed, as it may read what the guest answers. */
-static void allow_any_origin(struct http_exchange *x)
-{
-	if (http_header(x, "Origin").p)
-		http_add_header(x, "Access-Control-Allow-Origin", STR("*"));
-}
-
-static void fail_page(struct http_exchange *x, int status, const char *message)
-{
-	CLEANUP(buf_done) struct buf page = BUF_INIT(4096);
-
-	(void)buf_printf(&page,
-		"<!doctype html><meta charset=utf-8><title>%d</title>"
-		"<h1>%s</h1><p>Atoll could not pass this request on (%d).</p>\n",
-		status, message, status);
-	http_reply(x, status, "text/html; charset=utf-8", buf_str(&page));
-}
-
-static void fail(struct http_exchange *x, int status, struct str id, int port, const char *message)
-{
-	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
-	struct jsonw w;
-
-	allow_any_origin(x);
-	if (is_navigation(x)) {
-		fail_page(x, status, message);
-		return;
-	}
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	if (id.p)
-		jsonw_str(&w, "sandboxId", id);
-	jsonw_strz(&w, "message", message);
-	if (port)
-		jsonw_int(&w, "port", port);
-	jsonw_int(&w, "code", status);
-	jsonw_end_object(&w);
-	http_reply(x, status, "application/json; charset=utf-8", buf_str(&body));
-}
-
-static void fail_gone(struct http_exchange *x, struct str id)
-{
-	fail(x, 502, id, 0, "The sandbox was not found");
+	edge_fail(x, &failure);
 }
 
 static void refused(void *arg, struct http_exchange *x, int r)
 {
 	struct edge_call *call = arg;
+	struct edge_failure failure = { EDGE_PORT_CLOSED, str_of(call->id), call->port, NULL };
 
 	(void)r;
 	/* The guest itself always listens: when it refuses, the sandbox is on its way out. */
 	if (call->port == RUNTIME_GUEST_PORT ||
 		!sandbox_find(call->edge->sandboxes, NULL, str_of(call->id)))
-		fail_gone(x, str_of(call->id));
-	else
-		fail(x, 502, str_of(call->id), call->port,
-			"The sandbox is running but port is not open");
+		failure.kind = EDGE_GONE;
+	edge_fail(x, &failure);
 }
 
 static void dialled(void *arg, int fd, const struct err *e)
 {
 	struct edge_call *call = arg;
-	struct http_relay_options options = { .host = call->host, .arg = call };
+	struct http_relay_options options = { .host = call->host,
+		.tunnel = call->is_tunnel,
+		.arg = call };
 
 	CRASH_POINT("exec.dialled");
 	if (fd < 0) {
@@ -123,20 +78,6 @@ static bool is_private(struct str path)
 			return true;
 	}
 	return false;
-}
-
-static void fail_private(struct http_exchange *x)
-{
-	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
-	struct jsonw w;
-
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "message", "Not found");
-	jsonw_str(&w, "path", http_path(x));
-	jsonw_int(&w, "code", 404);
-	jsonw_end_object(&w);
-	http_reply(x, 404, "application/json; charset=utf-8", buf_str(&body));
 }
 
 /* The Host that services inside shall see; empty: as the client sent it. */
@@ -164,20 +105,49 @@ static bool has_token(struct http_exchange *x, const char *header, const char *t
 	return sent.n == strlen(token) && mem_equal_ct(sent.p, token, sent.n);
 }
 
-/* Who may reach this port at all: everybody, unless the sandbox was made private. */
+static bool wants_tunnel(const struct http_exchange *x)
+{
+	return str_eq_nocase(http_header(x, "Upgrade"), STR("atoll-tcp"));
+}
+
+/* Bytes to any port are its owner's alone: what listens there expects no strangers. Answers itself.
+ */
+static bool may_tunnel(struct edge *edge, struct http_exchange *x, const struct sandbox *sb,
+	int port)
+{
+	struct edge_failure failure = { .kind = EDGE_NO_TUNNEL, .id = str_of(sb->id) };
+	char token[SANDBOX_TOKEN_SIZE];
+
+	sandbox_token(edge->sandboxes, sb->id, token);
+	if (port == RUNTIME_GUEST_PORT)
+		failure.message = "The sandbox's own API speaks HTTP: no tunnel leads to it";
+	else if (!sb->secure || has_token(x, "X-Access-Token", token))
+		return true;
+	edge_fail(x, &failure);
+	return false;
+}
+
+/* Who may reach this port at all: everybody, unless the sandbox was made private. Answers itself.
+ */
 static bool may_enter(struct edge *edge, struct http_exchange *x, const struct sandbox *sb,
 	int port)
 {
+	static const char header[] = "E2B-Traffic-Access-Token";
 	char token[SANDBOX_TOKEN_SIZE];
 
+	if (wants_tunnel(x))
+		return may_tunnel(edge, x, sb, port);
 	if (port == RUNTIME_GUEST_PORT || !sb->options.is_private)
 		return true;
 	sandbox_traffic_token(edge->sandboxes, sb->id, token);
-	return has_token(x, "E2B-Traffic-Access-Token", token);
+	if (has_token(x, header, token))
+		return true;
+	fail(x, http_header(x, header).n ? EDGE_TOKEN_WRONG : EDGE_TOKEN_MISSING, str_of(sb->id));
+	return false;
 }
 
-/* Traffic wakes a sandbox that wants it; at the guest's own port only with its token, since that
- * would be refused inside as well. */
+/* Traffic wakes a sandbox that wants it; at the guest's own port only with its token or a URL that
+ * was signed with it, since anything else would be refused inside as well. */
 static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sandbox *sb, int port)
 {
 	char token[SANDBOX_TOKEN_SIZE];
@@ -185,7 +155,9 @@ static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sa
 	if (port != RUNTIME_GUEST_PORT || !sb->secure)
 		return true;
 	sandbox_token(edge->sandboxes, sb->id, token);
-	return has_token(x, "X-Access-Token", token);
+	if (http_header(x, "X-Access-Token").p)
+		return has_token(x, "X-Access-Token", token);
+	return signed_by(edge->sandboxes, x, sb);
 }
 
 static void forward(struct edge_call *call, const struct sandbox *sb)
@@ -198,13 +170,20 @@ static void woken(void *arg, int r, bool resumed, const struct sandbox *sb, cons
 {
 	struct edge_call *call = arg;
 
+	struct edge_failure failure = { .kind = EDGE_GONE, .id = str_of(call->id) };
+
 	(void)resumed;
-	if (r == -EDQUOT)
-		fail(call->x, 429, str_of(call->id), 0, e->msg);
-	else if (r < 0)
-		fail_gone(call->x, str_of(call->id));
-	else
+	if (r >= 0) {
 		forward(call, sb);
+		return;
+	}
+	if (r == -EDQUOT) {
+		failure.kind = EDGE_TOO_MANY;
+		failure.message = e->msg;
+	} else if (r == -EBUSY) {
+		failure.kind = EDGE_BUSY;
+	}
+	edge_fail(call->x, &failure);
 }
 
 static void wake(struct edge_call *call, const struct sandbox *sb)
@@ -212,10 +191,9 @@ static void wake(struct edge_call *call, const struct sandbox *sb)
 	struct sandbox_resume how = { .timeout_s = MAX(sb->timeout_s, 300) };
 
 	if (!sb->options.auto_resume || sb->image[0])
-		fail_gone(call->x, str_of(call->id));
+		fail(call->x, EDGE_GONE, str_of(call->id));
 	else if (!may_wake(call->edge, call->x, sb, call->port))
-		fail(call->x, 403, str_of(call->id), 0,
-			"The sandbox is paused, and only its owner may wake it");
+		fail(call->x, EDGE_MAY_NOT_WAKE, str_of(call->id));
 	else
 		sandbox_connect(call->edge->sandboxes, NULL, str_of(call->id), &how, woken, call);
 }
@@ -226,24 +204,24 @@ static void pass(struct edge *edge, struct http_exchange *x, const struct edge_t
 	struct edge_call *call;
 
 	if (!sb) {
-		fail_gone(x, target->id);
+		fail(x, EDGE_GONE, target->id);
 		return;
 	}
 	if (target->port == RUNTIME_GUEST_PORT && is_private(http_path(x))) {
-		fail_private(x);
+		fail(x, EDGE_RESERVED, target->id);
 		return;
 	}
-	if (!may_enter(edge, x, sb, target->port)) {
-		fail(x, 403, target->id, 0,
-			"The sandbox is private: send its traffic access token");
+	if (!may_enter(edge, x, sb, target->port))
 		return;
-	}
 	call = arena_alloc(http_arena(x), sizeof *call);
 	if (!call) {
 		http_abort(x);
 		return;
 	}
-	*call = (struct edge_call){ .edge = edge, .x = x, .port = target->port };
+	*call = (struct edge_call){ .edge = edge,
+		.x = x,
+		.port = target->port,
+		.is_tunnel = wants_tunnel(x) };
 	(void)snprintf(call->id, sizeof call->id, "%s", sb->id);
 	if (sb->state == SANDBOX_RUNNING)
 		forward(call, sb);
@@ -262,7 +240,7 @@ static void fail_signed(struct http_exchange *x, int status, const char *message
 	jsonw_int(&w, "code", status);
 	jsonw_strz(&w, "message", message);
 	jsonw_end_object(&w);
-	allow_any_origin(x);
+	edge_allow_any_origin(x);
 	http_reply(x, status, "application/json; charset=utf-8", buf_str(&body));
 }
 

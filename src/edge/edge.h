@@ -1,5 +1,6 @@
 /* edge - from a request to a port inside a sandbox.
- * Owns:   both ways of addressing (PORT-ID.domain, E2b-Sandbox-* headers), the proxy's own errors.
+ * Owns:   both ways of addressing (PORT-ID.domain, E2b-Sandbox-* headers), tunnels of bytes to a
+ *         port (Upgrade: atoll-tcp, with the sandbox's access token), the proxy's own errors.
  * Uses:   base, json, http, sandbox.
  * Never:  reads or changes a body: bytes pass in both directions as they come. */
 #pragma once

@@ -5,23 +5,13 @@ struct auto_resume_in {
 	struct json_bool enabled;
 };
 static const struct json_field auto_resume_fields[] = {
-	JSON_FIELD(struct auto_resume_in, enabled, "enabled", JSON_BOOL),
+	JSON_FIELD(struct auto_resume_in, enabled, "enabled", JSON_BOOL, .flags = JSON_REQUIRED),
 };
 static const struct json_shape auto_resume_shape =
 	JSON_SHAPE(struct auto_resume_in, auto_resume_fields, .ignore_unknown = true);
 
-struct mount_in {
-	struct str name, path;
-};
-static const struct json_field mount_fields[] = {
-	JSON_FIELD(struct mount_in, name, "name", JSON_STR),
-	JSON_FIELD(struct mount_in, path, "path", JSON_STR),
-};
-static const struct json_shape mount_shape =
-	JSON_SHAPE(struct mount_in, mount_fields, .ignore_unknown = true);
-
 struct create_in {
-	struct str template_id, network;
+	struct str template_id, network, iam, runtime;
 	struct json_int timeout;
 	struct json_map metadata, env_vars;
 	struct json_bool secure, internet, auto_pause, auto_pause_memory;
@@ -31,21 +21,25 @@ struct create_in {
 static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, template_id, "templateID", JSON_STR, .flags = JSON_REQUIRED,
 		.max = 256),
-	JSON_FIELD(struct create_in, timeout, "timeout", JSON_INT, .flags = JSON_LAX),
-	JSON_FIELD(struct create_in, metadata, "metadata", JSON_MAP, .flags = JSON_LAX,
+	JSON_FIELD(struct create_in, timeout, "timeout", JSON_INT, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct create_in, metadata, "metadata", JSON_MAP, .flags = JSON_NULLABLE,
 		.max = 1024),
-	JSON_FIELD(struct create_in, env_vars, "envVars", JSON_MAP, .flags = JSON_LAX, .max = 4096),
-	JSON_FIELD(struct create_in, secure, "secure", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct create_in, env_vars, "envVars", JSON_MAP, .flags = JSON_NULLABLE,
+		.max = 4096),
+	JSON_FIELD(struct create_in, secure, "secure", JSON_BOOL, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, internet, "allow_internet_access", JSON_BOOL,
-		.flags = JSON_LAX),
-	JSON_FIELD(struct create_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_LAX),
+		.flags = JSON_NULLABLE),
+	JSON_FIELD(struct create_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, auto_pause_memory, "autoPauseMemory", JSON_BOOL,
-		.flags = JSON_LAX),
-	JSON_FIELD(struct create_in, auto_resume, "autoResume", JSON_OBJECT, .flags = JSON_LAX,
+		.flags = JSON_NULLABLE),
+	JSON_FIELD(struct create_in, auto_resume, "autoResume", JSON_OBJECT, .flags = JSON_NULLABLE,
 		.shape = &auto_resume_shape),
-	JSON_FIELD(struct create_in, network, "network", JSON_RAW, .flags = JSON_LAX),
-	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS, .flags = JSON_LAX,
-		.shape = &mount_shape, .max = 64),
+	JSON_FIELD(struct create_in, network, "network", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct create_in, iam, "iam", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct create_in, runtime, "runtime", JSON_STR, .flags = JSON_NULLABLE,
+		.max = RUNTIME_NAME_SIZE - 1),
+	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS,
+		.flags = JSON_NULLABLE, .shape = &e2b_mount_shape, .max = 64),
 };
 static const struct json_shape create_shape =
 	JSON_SHAPE(struct create_in, create_fields, .ignore_unknown = true);
@@ -75,13 +69,13 @@ static const char *wrong(const struct create_in *in, bool secure, const struct e
 	if (!env_names_ok(&in->env_vars))
 		return "validation error: envVars: a name is empty or holds '='";
 	if (to_disk && !in->auto_pause.value)
-		return "autoPauseMemory: false needs autoPause: true";
+		return "autoPauseMemory=false only applies when autoPause is true.";
 	if (to_disk && in->auto_resume.enabled.value)
-		return "autoResume needs memory to be kept: it excludes autoPauseMemory: false";
+		return "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
+		       "autoResume: traffic cannot wake what has no memory.";
 	if (network->is_private && !secure)
-		return "network.allowPublicTraffic: false needs a secure sandbox";
-	if (in->volume_mounts.n)
-		return "volumes cannot be mounted by this server's runtime 'local' yet";
+		return "You cannot create a sandbox without public access unless you enable "
+		       "secure envd access via 'secure' flag.";
 	return NULL;
 }
 
@@ -101,21 +95,36 @@ static struct sandbox_options options_of(const struct create_in *in,
 	return options;
 }
 
+/* Answers 400 itself. */
+static int read_template(struct api_call *call, struct str text, struct e2b_name *ret)
+{
+	struct err e = { 0 };
+	int r = e2b_name_read(http_arena(call->x), text, ret, &e);
+
+	if (r < 0) {
+		(void)err_wrap(&e, r, "Invalid template reference");
+		api_fail(call, &e);
+	}
+	return r;
+}
+
 static void create(struct api_call *call, int64_t default_timeout_s, bool always_secure)
 {
 	struct e2b_network network = { 0 };
 	struct sandbox_spec spec;
+	struct e2b_name name;
 	struct create_in in;
 	const char *problem;
 
-	if (api_decode(call, &create_shape, &in, false) < 0)
-		return;
-	if (in.network.n && e2b_network_read(call, in.network, &network) < 0)
+	if (api_decode(call, &create_shape, &in, false) < 0 ||
+		read_template(call, in.template_id, &name) < 0 || e2b_iam_check(call, in.iam) < 0 ||
+		(in.network.n && e2b_network_read(call, in.network, &network) < 0))
 		return;
 	spec = (struct sandbox_spec){
 		.team_id = call->key.team_id,
 		.actor = call->key.id,
-		.template_name = in.template_id,
+		.template_name = name.clean,
+		.runtime = in.runtime,
 		.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s,
 		.secure = always_secure || in.secure.value,
 		.metadata = in.metadata,
@@ -125,7 +134,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 	problem = wrong(&in, spec.secure, &network);
 	if (problem)
 		api_fail_status(call, 400, problem);
-	else
+	else if (e2b_mounts_read(call, &in.volume_mounts, &spec.options) == 0)
 		sandbox_create(call->api->config.sandboxes, &spec, created, call);
 }
 

@@ -31,8 +31,9 @@ void e2b_keys_list(struct api_call *call);
 void e2b_keys_create(struct api_call *call);
 void e2b_keys_revoke(struct api_call *call);
 
-/* The sandbox id in the path: its suffix behind '-' cut off, its characters checked. Answers 400
- * itself. */
+/* A sandbox id: its suffix behind '-' cut off, its characters checked. Answers 400 itself. */
+int e2b_check_id(struct api_call *call, struct str id, struct str *ret);
+/* The one in the path. */
 int e2b_id(struct api_call *call, struct str *ret);
 void e2b_not_found(struct api_call *call, struct str id);
 /* A sandbox as lists show it: without tokens. */
@@ -43,6 +44,31 @@ void e2b_write_sandbox(struct api_call *call, struct jsonw *w, const char *key,
 void e2b_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb);
 void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
 
+/* ---- names.c ---- */
+/* [space/]alias[:tag], folded to lower case; what is not given has p NULL. */
+struct e2b_name {
+	struct str space, alias, tag;
+	struct str clean; /* alias[:tag] */
+};
+/* -EINVAL: no legal name. */
+int e2b_name_read(struct arena *arena, struct str text, struct e2b_name *ret, struct err *e);
+/* A name to be given or looked for in one's own team. Answers 400 itself. */
+int e2b_name_read_own(struct api_call *call, struct str text, struct e2b_name *ret);
+
+/* Where a page ended: the last row's time and id. Rows go newest first, of the same microsecond by
+ * id; ascending is the exact reverse. */
+struct e2b_cursor {
+	bool is_set, ascending;
+	int64_t at_us;
+	struct str id;
+};
+/* The query's nextToken. -EINVAL: not one of this order. */
+int e2b_cursor_read(struct api_call *call, bool ascending, struct e2b_cursor *ret);
+/* Does this row come after it? */
+bool e2b_cursor_passed(const struct e2b_cursor *cursor, int64_t at_us, const char *id);
+/* There is more: the answer says where to go on. */
+void e2b_cursor_add(struct api_call *call, int64_t at_us, const char *id, bool ascending);
+
 /* What the network object asks of others than the firewall. */
 struct e2b_network {
 	bool is_private;
@@ -51,6 +77,9 @@ struct e2b_network {
 };
 /* Checks the object's JSON; answers 400 or 403 itself. */
 int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *ret);
+
+/* The iam object's JSON (empty: none); answers 400 itself. */
+int e2b_iam_check(struct api_call *call, struct str raw);
 
 /* ---- keys, teams, the operator ---- */
 void e2b_keys_rename(struct api_call *call);
@@ -88,6 +117,13 @@ struct e2b_template {
 int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_template *ret);
 /* A snapshot's image stands for its build. */
 void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SIZE]);
+
+/* ---- mounts.c ---- */
+extern const struct json_shape e2b_mount_shape; /* of an element of volumeMounts */
+/* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400 itself. */
+int e2b_mounts_read(struct api_call *call, const struct json_list *list,
+	struct sandbox_options *options);
+void e2b_write_mounts(struct jsonw *w, const struct sandbox_options *options);
 
 /* ---- secrets, volumes ---- */
 void e2b_secrets_list(struct api_call *call);

@@ -66,18 +66,14 @@ static const struct json_shape key_shape =
 static void key_created(void *arg, int r, const struct access_key *made, const char *secret,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	struct api_call *call = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	write_key(&w, made, secret);
+	write_key(&answer.w, made, secret);
 	http_add_header(call->x, "Cache-Control", STR("no-store"));
-	api_reply_json(call, 201, &body);
+	api_answer_send(call, &answer, 201);
 }
 
 /* The name in the body; answers 400 itself. */

@@ -45,21 +45,22 @@ struct life_in {
 	struct json_bool memory, auto_pause;
 };
 static const struct json_field timeout_fields[] = {
-	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_REQUIRED,
+		.min = INT32_MIN, .max = INT32_MAX),
 };
 static const struct json_shape timeout_shape =
 	JSON_SHAPE(struct life_in, timeout_fields, .ignore_unknown = true);
 static const struct json_field refresh_fields[] = {
-	JSON_FIELD(struct life_in, duration, "duration", JSON_INT, .flags = JSON_LAX, .min = 0,
+	JSON_FIELD(struct life_in, duration, "duration", JSON_INT, .flags = JSON_NULLABLE, .min = 0,
 		.max = 3600),
 };
 static const struct json_shape refresh_shape =
 	JSON_SHAPE(struct life_in, refresh_fields, .ignore_unknown = true);
 static const struct json_field resume_fields[] = {
-	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_LAX, .min = 0,
+	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_NULLABLE, .min = 0,
 		.max = INT32_MAX),
-	JSON_FIELD(struct life_in, memory, "memory", JSON_BOOL, .flags = JSON_LAX),
-	JSON_FIELD(struct life_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct life_in, memory, "memory", JSON_BOOL, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct life_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_NULLABLE),
 };
 static const struct json_shape resume_shape =
 	JSON_SHAPE(struct life_in, resume_fields, .ignore_unknown = true);
@@ -95,13 +96,15 @@ void e2b_refresh(struct api_call *call)
 
 void e2b_pause(struct api_call *call)
 {
+	struct sandbox_pause how = { .asker = http_peer(call->x) };
 	struct life_in in;
 	struct str id;
 
 	if (e2b_id(call, &id) < 0 || api_decode(call, &resume_shape, &in, true) < 0)
 		return;
-	sandbox_pause(call->api->config.sandboxes, call->key.team_id, id,
-		!in.memory.is_set || in.memory.value, api_done_empty, call);
+	how.keep_memory = !in.memory.is_set || in.memory.value;
+	sandbox_pause(call->api->config.sandboxes, call->key.team_id, id, &how, api_done_empty,
+		call);
 }
 
 static void connected(void *arg, int r, bool resumed, const struct sandbox *sb, const struct err *e)
@@ -125,8 +128,12 @@ static void wake(struct api_call *call, int64_t default_timeout_s, bool only_pau
 		return;
 	how.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s;
 	how.cold = in.memory.is_set && !in.memory.value;
+	if (only_paused) /* connecting leaves that as it was */
+		how.auto_pause = in.auto_pause;
 	if (default_timeout_s == 0 && !in.timeout.is_set)
 		api_fail_status(call, 400, "validation error: timeout: is required");
+	else if (only_paused && how.timeout_s == 0)
+		api_fail_status(call, 400, "Timeout must be greater than 0");
 	else if (how.timeout_s > call->api->config.max_timeout_s)
 		api_fail_status(call, 400,
 			"validation error: timeout: longer than this server allows");

@@ -9,9 +9,7 @@ struct filter {
 	const char *template_id; /* NULL: any */
 	bool no_match;           /* a template that does not exist */
 	int64_t limit;
-	bool has_cursor;
-	int64_t cursor_us;
-	struct str cursor_id;
+	struct e2b_cursor cursor;
 };
 
 struct page {
@@ -59,52 +57,6 @@ static int newest_first(const void *a, const void *b)
 	if (x->started_us != y->started_us)
 		return x->started_us < y->started_us ? 1 : -1;
 	return strcmp(x->id, y->id);
-}
-
-/* The cursor is the last row shown: "<µs>.<id>[.asc]", base64url. */
-static void add_cursor(struct api_call *call, const struct sandbox *last, bool ascending)
-{
-	char text[96], encoded[160] = "";
-	int n = snprintf(text, sizeof text, "%" PRId64 ".%s%s", last->started_us, last->id,
-		ascending ? ".asc" : "");
-	size_t size = base64_size((size_t)n);
-
-	base64_encode(text, (size_t)n, encoded);
-	for (size_t i = 0; i < size; i++)
-		encoded[i] = encoded[i] == '+' ? '-' : encoded[i] == '/' ? '_' : encoded[i];
-	while (size && encoded[size - 1] == '=')
-		size--;
-	http_add_header(call->x, "X-Next-Token", str_make(encoded, size));
-}
-
-static int parse_cursor(struct api_call *call, struct str token, struct filter *f)
-{
-	CLEANUP(buf_done) struct buf text = BUF_INIT(256);
-	struct str rest, at, id, order = STR_NONE;
-	char *kept;
-
-	if (base64_decode(token, &text) < 0)
-		return -EINVAL;
-	kept = arena_dup(http_arena(call->x), buf_str(&text));
-	rest = str_of(kept);
-	if (!str_split(&rest, '.', &at) || !str_split(&rest, '.', &f->cursor_id) ||
-		str_to_int(at, 0, INT64_MAX, &f->cursor_us) < 0)
-		return -EINVAL;
-	id = f->cursor_id;
-	(void)str_split(&rest, '.', &order);
-	if (id.n == 0 || str_is(order, "asc") != f->ascending)
-		return -EINVAL;
-	f->has_cursor = true;
-	return 0;
-}
-
-static bool after_cursor(const struct sandbox *sb, const struct filter *f)
-{
-	int order = sb->started_us != f->cursor_us
-			    ? (sb->started_us < f->cursor_us ? 1 : -1)
-			    : strncmp(sb->id, f->cursor_id.p, f->cursor_id.n);
-
-	return !f->has_cursor || (f->ascending ? order < 0 : order > 0);
 }
 
 /* k=v&k=v, escaped once as a whole and once each: what the SDKs really send. */
@@ -159,16 +111,18 @@ static int parse_states(struct str text, struct filter *f)
 
 static int parse_template(struct api_call *call, struct str text, struct filter *f)
 {
-	const struct sandbox_snapshot *snap =
-		sandbox_find_snapshot(call->api->config.sandboxes, call->key.team_id, text);
-	struct template *t = arena_alloc(http_arena(call->x), sizeof *t);
+	struct arena *arena = http_arena(call->x);
+	struct template *t = arena_alloc(arena, sizeof *t);
+	const struct sandbox_snapshot *snap;
+	struct e2b_name name;
 
-	if (!t || str_find(text, ':') >= 0)
+	if (!t || e2b_name_read(arena, text, &name, NULL) < 0 || name.tag.p)
 		return -EINVAL;
+	snap = sandbox_newest_snapshot(call->api->config.sandboxes, call->key.team_id, name.alias);
 	if (snap)
-		f->template_id = arena_dup(http_arena(call->x), str_of(snap->template_id));
+		f->template_id = arena_dup(arena, str_of(snap->template_id));
 	else
-		f->no_match = template_find(call->api->config.templates, text, t, NULL) < 0;
+		f->no_match = template_find(call->api->config.templates, name.alias, t, NULL) < 0;
 	if (!f->template_id)
 		f->template_id = t->id;
 	return 0;
@@ -181,8 +135,7 @@ static int parse_filter(struct api_call *call, struct filter *f)
 		   state = http_query_value(call->x, "state"),
 		   order = http_query_value(call->x, "order"),
 		   after = http_query_value(call->x, "startedAfter"),
-		   template = http_query_value(call->x, "template"),
-		   token = http_query_value(call->x, "nextToken");
+		   template = http_query_value(call->x, "template");
 	const char *wrong = NULL;
 
 	*f = (struct filter){ .running = true,
@@ -201,7 +154,7 @@ static int parse_filter(struct api_call *call, struct filter *f)
 		wrong = "validation error: startedAfter must be an RFC 3339 time";
 	else if (template.n && parse_template(call, template, f) < 0)
 		wrong = "validation error: template must be an id or a name without a tag";
-	else if (token.n && parse_cursor(call, token, f) < 0)
+	else if (e2b_cursor_read(call, f->ascending, &f->cursor) < 0)
 		wrong = "validation error: nextToken is not one of this listing";
 	if (wrong)
 		api_fail_status(call, 400, wrong);
@@ -235,10 +188,10 @@ static void write_page(struct api_call *call, const struct page *page, struct js
 	for (size_t i = 0; i < page->n; i++) {
 		const struct sandbox *sb = page->v[f->ascending ? page->n - 1 - i : i];
 
-		if (!after_cursor(sb, f))
+		if (!e2b_cursor_passed(&f->cursor, sb->started_us, sb->id))
 			continue;
 		if (last && shown == f->limit) {
-			add_cursor(call, last, f->ascending);
+			e2b_cursor_add(call, last->started_us, last->id, f->ascending);
 			break;
 		}
 		e2b_write_listed(w, sb);

@@ -1,7 +1,10 @@
 /* The network object: checked, stored and returned (e2b-wire §2.9). */
 #include "api/e2b/e2b.h"
+#include "policy/policy.h"
 
-#include <arpa/inet.h>
+enum {
+	MAX_HTTPS_PORTS = 100
+};
 
 struct proxy_in {
 	struct str address, username, password;
@@ -9,72 +12,33 @@ struct proxy_in {
 static const struct json_field proxy_fields[] = {
 	JSON_FIELD(struct proxy_in, address, "address", JSON_STR, .flags = JSON_REQUIRED,
 		.max = 255),
-	JSON_FIELD(struct proxy_in, username, "username", JSON_STR, .flags = JSON_LAX, .max = 255),
-	JSON_FIELD(struct proxy_in, password, "password", JSON_STR, .flags = JSON_LAX, .max = 255),
+	JSON_FIELD(struct proxy_in, username, "username", JSON_STR, .flags = JSON_NULLABLE,
+		.max = 255),
+	JSON_FIELD(struct proxy_in, password, "password", JSON_STR, .flags = JSON_NULLABLE,
+		.max = 255),
 };
 static const struct json_shape proxy_shape = JSON_SHAPE(struct proxy_in, proxy_fields);
 
+/* What is about the way out is the policy's to read. */
 struct network_in {
-	struct json_strs allow_out, deny_out;
-	struct str rules, mask_host, https_ports;
+	struct str mask_host, https_ports;
 	struct proxy_in proxy;
 	bool has_proxy;
 	struct json_bool public_traffic, internet;
 };
 static const struct json_field network_fields[] = {
-	JSON_FIELD(struct network_in, allow_out, "allowOut", JSON_STRS, .flags = JSON_LAX,
-		.max = 1024),
-	JSON_FIELD(struct network_in, deny_out, "denyOut", JSON_STRS, .flags = JSON_LAX,
-		.max = 1024),
-	JSON_FIELD(struct network_in, rules, "rules", JSON_RAW, .flags = JSON_LAX),
-	JSON_FIELD(struct network_in, proxy, "egressProxy", JSON_OBJECT, .flags = JSON_LAX,
+	JSON_FIELD(struct network_in, proxy, "egressProxy", JSON_OBJECT, .flags = JSON_NULLABLE,
 		.present = offsetof(struct network_in, has_proxy) + 1, .shape = &proxy_shape),
 	JSON_FIELD(struct network_in, public_traffic, "allowPublicTraffic", JSON_BOOL,
-		.flags = JSON_LAX),
-	JSON_FIELD(struct network_in, mask_host, "maskRequestHost", JSON_STR, .flags = JSON_LAX,
-		.max = 255),
-	JSON_FIELD(struct network_in, https_ports, "httpsPorts", JSON_RAW, .flags = JSON_LAX),
+		.flags = JSON_NULLABLE),
+	JSON_FIELD(struct network_in, mask_host, "maskRequestHost", JSON_STR,
+		.flags = JSON_NULLABLE, .max = 255),
+	JSON_FIELD(struct network_in, https_ports, "httpsPorts", JSON_RAW, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct network_in, internet, "allow_internet_access", JSON_BOOL,
-		.flags = JSON_LAX),
+		.flags = JSON_NULLABLE),
 };
 static const struct json_shape network_shape =
 	JSON_SHAPE(struct network_in, network_fields, .ignore_unknown = true);
-
-/* An address or a range, of either family. */
-static bool is_range(struct str text)
-{
-	char address[64];
-	struct in6_addr parsed;
-	ptrdiff_t slash = str_find(text, '/');
-	struct str host = slash < 0 ? text : (struct str){ text.p, (size_t)slash };
-	int64_t bits;
-	bool v6;
-
-	if (host.n >= sizeof address)
-		return false;
-	(void)snprintf(address, sizeof address, "%.*s", STR_ARG(host));
-	v6 = inet_pton(AF_INET6, address, &parsed) == 1;
-	if (!v6 && inet_pton(AF_INET, address, &parsed) != 1)
-		return false;
-	return slash < 0 ||
-	       str_to_int(str_from(text, (size_t)slash + 1), 0, v6 ? 128 : 32, &bits) == 0;
-}
-
-static bool is_domain(struct str text)
-{
-	if (str_is(text, "*"))
-		return true;
-	if (str_has_prefix(text, STR("*.")))
-		text = str_from(text, 2);
-	for (size_t i = 0; i < text.n; i++) {
-		char c = text.p[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-			    c == '-' || (c == '.' && i > 0 && text.p[i - 1] != '.')))
-			return false;
-	}
-	return text.n > 0 && text.n <= 253 && str_find(text, '.') > 0;
-}
 
 /* It becomes a header's value: letters, digits and what host[:port] and ${PORT} need, nothing else.
  */
@@ -90,50 +54,56 @@ static bool is_host_mask(struct str text)
 	return true;
 }
 
-static const char *check(const struct network_in *in)
+/* "[80,443]": the text is compact, so whole numbers between commas are all it may hold. */
+static bool are_ports(struct str ports)
 {
-	bool names = false, denies_all = false;
+	struct str one;
+	int64_t port;
+	int n = 0;
+
+	if (!ports.n || str_is(ports, "[]"))
+		return true;
+	if (ports.p[0] != '[')
+		return false;
+	ports = str_make(ports.p + 1, ports.n - 2);
+	while (str_split(&ports, ',', &one))
+		if (str_to_int(one, 1, 65535, &port) < 0 || port == RUNTIME_GUEST_PORT ||
+			++n > MAX_HTTPS_PORTS)
+			return false;
+	return true;
+}
+
+static int check(struct arena *arena, struct str raw, const struct network_in *in, struct err *e)
+{
+	struct policy policy;
 
 	if (!is_host_mask(in->mask_host))
-		return "network.maskRequestHost: must be host or host:port, with ${PORT} if wanted";
-
-	for (size_t i = 0; i < in->deny_out.n; i++) {
-		if (!is_range(in->deny_out.v[i]))
-			return "network.denyOut: each entry must be an address or a range";
-		if (str_has_prefix(in->deny_out.v[i], STR("0.0.0.0"))) {
-			if (!str_is(in->deny_out.v[i], "0.0.0.0/0"))
-				return "network.denyOut: the unspecified address is only allowed "
-				       "as 0.0.0.0/0";
-			denies_all = true;
-		}
-	}
-	for (size_t i = 0; i < in->allow_out.n; i++) {
-		if (is_range(in->allow_out.v[i]))
-			continue;
-		if (!is_domain(in->allow_out.v[i]))
-			return "network.allowOut: each entry must be an address, a range or a "
-			       "domain name";
-		names = true;
-	}
-	if (names && !denies_all)
-		return "network.allowOut: domain names need 0.0.0.0/0 in denyOut";
-	return NULL;
+		return err_set(e, -EINVAL,
+			"network.maskRequestHost: must be host or host:port, with ${PORT} if "
+			"wanted");
+	if (!are_ports(in->https_ports))
+		return err_set(e, -EINVAL,
+			"network.httpsPorts: must be up to %d ports, and not that of envd",
+			MAX_HTTPS_PORTS);
+	return policy_parse(arena, raw, in->internet, &policy, e);
 }
 
 int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *ret)
 {
 	struct network_in in;
 	struct err e = { 0 };
-	const char *problem;
 
+	if (raw.n > SANDBOX_NETWORK_BYTES) {
+		api_fail_status(call, 400, "validation error: network: too large");
+		return -EINVAL;
+	}
 	if (json_decode(http_arena(call->x), raw, &network_shape, &in, &e) < 0) {
 		(void)err_wrap(&e, -EINVAL, "validation error: network");
 		api_fail_status(call, 400, e.msg);
 		return -EINVAL;
 	}
-	problem = check(&in);
-	if (problem) {
-		api_fail_status(call, 400, problem);
+	if (check(http_arena(call->x), raw, &in, &e) < 0) {
+		api_fail_status(call, 400, e.msg);
 		return -EINVAL;
 	}
 	if (in.has_proxy) { /* its password would have to be kept: only together with the proxy
@@ -148,18 +118,62 @@ int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *
 	return 0;
 }
 
+/* The object's members as they were given. */
+struct members {
+	struct str out[3], in[3];
+};
+static const struct json_field member_fields[] = {
+	JSON_FIELD(struct members, out[0], "allowOut", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct members, out[1], "denyOut", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct members, out[2], "rules", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct members, in[0], "allowPublicTraffic", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct members, in[1], "maskRequestHost", JSON_RAW, .flags = JSON_NULLABLE),
+	JSON_FIELD(struct members, in[2], "httpsPorts", JSON_RAW, .flags = JSON_NULLABLE),
+};
+static const struct json_shape member_shape =
+	JSON_SHAPE(struct members, member_fields, .ignore_unknown = true);
+
+/* The way in as it is, the way out as asked for now; empty when nothing is said of either. */
+static int merge(struct arena *arena, struct str now, struct str asked, struct buf *out)
+{
+	struct members old = { 0 }, new;
+	struct jsonw w;
+	size_t n = 0;
+
+	if ((now.n && json_decode(arena, now, &member_shape, &old, NULL) < 0) ||
+		json_decode(arena, asked, &member_shape, &new, NULL) < 0)
+		return -EINVAL;
+	memcpy(new.in, old.in, sizeof new.in);
+	jsonw_init(&w, out);
+	jsonw_object(&w, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(member_fields); i++) {
+		const struct str *value =
+			(const void *)((const char *)&new + member_fields[i].offset);
+
+		if (value->p)
+			jsonw_raw(&w, member_fields[i].name, *value);
+		n += value->p != NULL;
+	}
+	jsonw_end_object(&w);
+	if (n == 0)
+		buf_clear(out);
+	return out->failed ? -E2BIG : 0;
+}
+
 /* PUT /sandboxes/{id}/network: the whole egress part anew; what is left out is cleared. */
 void e2b_network_put(struct api_call *call)
 {
+	CLEANUP(buf_done) struct buf merged = BUF_INIT(SANDBOX_NETWORK_BYTES);
 	struct str body = call->body.n ? call->body : STR("{}"), id;
+	const struct sandbox *sb;
 	struct e2b_network network;
 
 	if (e2b_id(call, &id) < 0 || e2b_network_read(call, body, &network) < 0)
 		return;
-	if (!str_is_utf8(body)) {
-		api_fail_status(call, 400, "validation error: network: not UTF-8");
-		return;
-	}
-	sandbox_set_network(call->api->config.sandboxes, call->key.team_id, id, network.internet,
-		str_is(str_trim(body), "{}") ? STR("") : body, api_done_empty, call);
+	sb = sandbox_find_any(call->api->config.sandboxes, call->key.team_id, id);
+	if (merge(http_arena(call->x), sb ? sb->options.network : STR_NONE, body, &merged) < 0)
+		api_fail_status(call, 400, "validation error: network: too large");
+	else
+		sandbox_set_network(call->api->config.sandboxes, call->key.team_id, id,
+			network.internet, buf_str(&merged), api_done_empty, call);
 }

@@ -155,7 +155,7 @@ struct status_in {
 };
 static const struct json_field status_fields[] = {
 	JSON_FIELD(struct status_in, status, "status", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct status_in, cluster_id, "clusterID", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct status_in, cluster_id, "clusterID", JSON_STR, .flags = JSON_NULLABLE),
 };
 static const struct json_shape status_shape =
 	JSON_SHAPE(struct status_in, status_fields, .ignore_unknown = true);

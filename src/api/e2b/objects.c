@@ -1,9 +1,8 @@
 /* Sandboxes as E2B's clients read them (e2b-wire §2.3). */
 #include "api/e2b/e2b.h"
 
-int e2b_id(struct api_call *call, struct str *ret)
+int e2b_check_id(struct api_call *call, struct str id, struct str *ret)
 {
-	struct str id = call->params[0];
 	ptrdiff_t dash = str_find(id, '-');
 
 	if (dash >= 0 && str_find(str_from(id, (size_t)dash + 1), '-') < 0)
@@ -17,6 +16,11 @@ int e2b_id(struct api_call *call, struct str *ret)
 	}
 	*ret = id;
 	return 0;
+}
+
+int e2b_id(struct api_call *call, struct str *ret)
+{
+	return e2b_check_id(call, call->params[0], ret);
 }
 
 void e2b_not_found(struct api_call *call, struct str id)
@@ -89,9 +93,9 @@ static void write_common(struct jsonw *w, const struct sandbox *sb)
 	jsonw_int(w, "memoryMB", sb->memory_mb);
 	jsonw_int(w, "diskSizeMB", sb->disk_mb);
 	jsonw_strz(w, "state", paused ? "paused" : "running");
+	jsonw_strz(w, "runtime", sb->runtime);
 	jsonw_map(w, "metadata", &sb->metadata);
-	jsonw_array(w, "volumeMounts");
-	jsonw_end_array(w);
+	e2b_write_mounts(w, &sb->options);
 }
 
 void e2b_write_listed(struct jsonw *w, const struct sandbox *sb)

@@ -20,16 +20,12 @@ static void write_secret(struct jsonw *w, const struct secret *s)
 static void reply(struct api_call *call, int status, int r, const struct secret *s,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(128 << 10);
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	write_secret(&w, s);
-	api_reply_json(call, status, &body);
+	write_secret(&answer.w, s);
+	api_answer_send(call, &answer, status);
 }
 
 static void reply_created(void *arg, int r, const struct secret *s, const struct err *e)
@@ -49,13 +45,13 @@ struct secret_body {
 static const struct json_field create_fields[] = {
 	JSON_FIELD(struct secret_body, name, "name", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct secret_body, value, "value", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_LAX),
+	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_NULLABLE),
 };
 static const struct json_shape create_shape =
 	JSON_SHAPE(struct secret_body, create_fields, .ignore_unknown = true);
 static const struct json_field update_fields[] = {
 	JSON_FIELD(struct secret_body, value, "value", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_LAX),
+	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_NULLABLE),
 };
 static const struct json_shape update_shape =
 	JSON_SHAPE(struct secret_body, update_fields, .ignore_unknown = true);
@@ -107,22 +103,18 @@ void e2b_secrets_remove(struct api_call *call)
 static void reply_page(void *arg, int r, const struct secret *v, size_t n, bool more,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(16 << 20);
 	struct api_call *call = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	jsonw_array(&w, NULL);
+	jsonw_array(&answer.w, NULL);
 	for (size_t i = 0; i < n; i++)
-		write_secret(&w, &v[i]);
-	jsonw_end_array(&w);
+		write_secret(&answer.w, &v[i]);
+	jsonw_end_array(&answer.w);
 	if (more)
 		http_add_header(call->x, "X-Next-Token", str_of(v[n - 1].name));
-	api_reply_json(call, 200, &body);
+	api_answer_send(call, &answer, 200);
 }
 
 /* The cursor is the last name that was shown. */

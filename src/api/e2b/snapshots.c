@@ -17,7 +17,7 @@ static void write_snapshot(struct jsonw *w, const struct sandbox_snapshot *snap)
 	jsonw_strz(w, "snapshotID", id);
 	jsonw_array(w, "names");
 	if (snap->alias[0])
-		jsonw_strz(w, NULL, id);
+		jsonw_strz(w, NULL, snap->alias);
 	jsonw_end_array(w);
 	jsonw_end_object(w);
 }
@@ -26,7 +26,7 @@ struct snapshot_in {
 	struct str name;
 };
 static const struct json_field snapshot_fields[] = {
-	JSON_FIELD(struct snapshot_in, name, "name", JSON_STR, .flags = JSON_LAX, .max = 128),
+	JSON_FIELD(struct snapshot_in, name, "name", JSON_STR, .flags = JSON_NULLABLE, .max = 128),
 };
 static const struct json_shape snapshot_shape =
 	JSON_SHAPE(struct snapshot_in, snapshot_fields, .ignore_unknown = true);
@@ -34,95 +34,101 @@ static const struct json_shape snapshot_shape =
 static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	struct api_call *call = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	write_snapshot(&w, snap);
-	api_reply_json(call, 201, &body);
+	write_snapshot(&answer.w, snap);
+	api_answer_send(call, &answer, 201);
 }
 
 void e2b_snapshot_create(struct api_call *call)
 {
+	struct e2b_name name = { 0 };
 	struct snapshot_in in;
 	struct str id;
 
-	if (e2b_id(call, &id) < 0 || api_decode(call, &snapshot_shape, &in, true) < 0)
+	if (e2b_id(call, &id) < 0 || api_decode(call, &snapshot_shape, &in, true) < 0 ||
+		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0))
 		return;
-	sandbox_snapshot(call->api->config.sandboxes, call->key.team_id, id, in.name, call->key.id,
-		snapshot_made, call);
+	sandbox_snapshot(call->api->config.sandboxes, call->key.team_id, id, name.clean,
+		call->key.id, snapshot_made, call);
 }
 
 /* ---- list ---- */
 
 struct snapshot_page {
 	struct jsonw w;
-	struct str sandbox_id, name, after; /* after: the cursor's image name */
+	struct str sandbox_id, name, tag;
+	struct e2b_cursor cursor;
+	struct map seen; /* template ids: of several tags only the newest is listed */
 	int64_t left;
-	bool is_past_cursor, has_more;
-	char last[SANDBOX_ID_SIZE];
+	bool has_more;
+	const struct sandbox_snapshot *last;
 };
 
 /* A bare name matches any tag, `name:tag` only that one. */
-static bool name_matches(const struct sandbox_snapshot *snap, struct str wanted)
+static bool is_wanted(const struct snapshot_page *page, const struct sandbox_snapshot *snap)
 {
-	ptrdiff_t slash = str_find(wanted, '/'), colon;
-	struct str alias, tag;
-
-	if (slash >= 0)
-		wanted = str_from(wanted, (size_t)slash + 1);
-	colon = str_find(wanted, ':');
-	alias = colon < 0 ? wanted : (struct str){ wanted.p, (size_t)colon };
-	tag = colon < 0 ? STR_NONE : str_from(wanted, (size_t)colon + 1);
-	return (str_eq_nocase(alias, str_of(snap->alias)) ||
-		       str_eq_nocase(alias, str_of(snap->template_id))) &&
-	       (!tag.n || str_eq_nocase(tag, str_of(snap->tag)));
+	if (page->sandbox_id.n && !str_is(page->sandbox_id, snap->sandbox_id))
+		return false;
+	if (page->tag.n && !str_is(page->tag, snap->tag))
+		return false;
+	return !page->name.n || str_is(page->name, snap->alias) ||
+	       str_is(page->name, snap->template_id);
 }
 
 static void list_one(void *arg, const struct sandbox_snapshot *snap)
 {
 	struct snapshot_page *page = arg;
 
-	if (page->sandbox_id.n && !str_is(page->sandbox_id, snap->sandbox_id))
+	if (!is_wanted(page, snap) ||
+		map_put(&page->seen, str_of(snap->template_id), page) != NULL ||
+		!e2b_cursor_passed(&page->cursor, snap->created_us, snap->image))
 		return;
-	if (page->name.n && !name_matches(snap, page->name))
-		return;
-	if (!page->is_past_cursor) {
-		page->is_past_cursor = str_is(page->after, snap->image);
-		return;
-	}
 	if (page->left == 0) {
 		page->has_more = true;
 		return;
 	}
 	page->left--;
-	memcpy(page->last, snap->image, sizeof page->last);
+	page->last = snap;
 	write_snapshot(&page->w, snap);
+}
+
+/* Answers 400 itself. */
+static int read_page(struct api_call *call, struct snapshot_page *page)
+{
+	struct str id = http_query_value(call->x, "sandboxID"),
+		   wanted = http_query_value(call->x, "name");
+	struct e2b_name name = { 0 };
+
+	if (api_query_int(call, "limit", 1, 100, &page->left) < 0 ||
+		(id.p && e2b_check_id(call, id, &page->sandbox_id) < 0) ||
+		(wanted.p && e2b_name_read_own(call, wanted, &name) < 0))
+		return -EINVAL;
+	page->name = name.alias;
+	page->tag = name.tag;
+	if (e2b_cursor_read(call, false, &page->cursor) == 0)
+		return 0;
+	api_fail_status(call, 400, "Invalid next token");
+	return -EINVAL;
 }
 
 void e2b_snapshot_list(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4 << 20);
 	struct snapshot_page page = { .left = 100 };
-	struct str sandbox_id = http_query_value(call->x, "sandboxID");
 
-	if (api_query_int(call, "limit", 1, 100, &page.left) < 0)
+	if (read_page(call, &page) < 0)
 		return;
-	page.sandbox_id = sandbox_id;
-	page.name = http_query_value(call->x, "name");
-	page.after = http_query_value(call->x, "nextToken");
-	page.is_past_cursor = page.after.n == 0;
 	jsonw_init(&page.w, &body);
 	jsonw_array(&page.w, NULL);
 	sandbox_each_snapshot(call->api->config.sandboxes, call->key.team_id, list_one, &page);
 	jsonw_end_array(&page.w);
+	map_done(&page.seen);
 	if (page.has_more)
-		http_add_header(call->x, "X-Next-Token", str_of(page.last));
+		e2b_cursor_add(call, page.last->created_us, page.last->image, false);
 	api_reply_json(call, 200, &body);
 }
 
@@ -132,9 +138,9 @@ struct fork_in {
 	struct json_int timeout, count;
 };
 static const struct json_field fork_fields[] = {
-	JSON_FIELD(struct fork_in, timeout, "timeout", JSON_INT, .flags = JSON_LAX, .min = 1,
+	JSON_FIELD(struct fork_in, timeout, "timeout", JSON_INT, .flags = JSON_NULLABLE, .min = 1,
 		.max = INT32_MAX),
-	JSON_FIELD(struct fork_in, count, "count", JSON_INT, .flags = JSON_LAX, .min = 1,
+	JSON_FIELD(struct fork_in, count, "count", JSON_INT, .flags = JSON_NULLABLE, .min = 1,
 		.max = SANDBOX_MAX_FORKS),
 };
 static const struct json_shape fork_shape =
@@ -186,6 +192,11 @@ void e2b_fork(struct api_call *call)
 		return;
 	how.timeout_s = in.timeout.is_set ? in.timeout.value : 300;
 	how.count = in.count.is_set ? (int)in.count.value : 1;
+	if (how.timeout_s > call->api->config.max_timeout_s) {
+		api_fail_status(call, 400,
+			"validation error: timeout: longer than this server allows");
+		return;
+	}
 	f = XNEW(struct fork_call);
 	f->call = call;
 	f->body = BUF_INIT(1 << 20);

@@ -142,23 +142,19 @@ static int find_own(struct api_call *call, struct str wanted, struct e2b_templat
 
 static void tags_added(void *arg, int r, const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
 	struct tagging *t = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(t->call, e);
+	if (!api_answer_begin(t->call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	jsonw_array(&w, "tags");
+	jsonw_object(&answer.w, NULL);
+	jsonw_array(&answer.w, "tags");
 	for (size_t i = 0; i < t->tags.n; i++)
-		jsonw_str(&w, NULL, t->tags.v[i]);
-	jsonw_end_array(&w);
-	jsonw_strz(&w, "buildID", t->build_id);
-	jsonw_end_object(&w);
-	api_reply_json(t->call, 201, &body);
+		jsonw_str(&answer.w, NULL, t->tags.v[i]);
+	jsonw_end_array(&answer.w);
+	jsonw_strz(&answer.w, "buildID", t->build_id);
+	jsonw_end_object(&answer.w);
+	api_answer_send(t->call, &answer, 201);
 }
 
 void e2b_tags_assign(struct api_call *call)

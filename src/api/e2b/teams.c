@@ -40,13 +40,8 @@ static int read_range(struct api_call *call, int64_t *from_us, int64_t *to_us)
 		api_fail_status(call, 403, "you have no access to this team's metrics");
 		return -EPERM;
 	}
-	if (api_query_int(call, "start", 0, INT32_MAX, &from_s) < 0 ||
-		api_query_int(call, "end", 0, INT32_MAX, &to_s) < 0)
+	if (api_query_range(call, &from_s, &to_s) < 0)
 		return -EINVAL;
-	if (from_s > to_s) {
-		api_fail_status(call, 400, "validation error: start must not be after end");
-		return -EINVAL;
-	}
 	*from_us = from_s * 1000000;
 	*to_us = (MIN(to_s, now_s) + 1) * 1000000;
 	return 0;
@@ -64,25 +59,21 @@ static void write_time(struct jsonw *w, int64_t at_us)
 static void write_points(void *arg, int r, const struct observe_point *v, size_t n,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
 	struct api_call *call = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	jsonw_array(&w, NULL);
+	jsonw_array(&answer.w, NULL);
 	for (size_t i = 0; i < n; i++) {
-		jsonw_object(&w, NULL);
-		write_time(&w, v[i].at_us);
-		jsonw_int(&w, "concurrentSandboxes", v[i].running);
-		jsonw_num(&w, "sandboxStartRate", v[i].start_rate);
-		jsonw_end_object(&w);
+		jsonw_object(&answer.w, NULL);
+		write_time(&answer.w, v[i].at_us);
+		jsonw_int(&answer.w, "concurrentSandboxes", v[i].running);
+		jsonw_num(&answer.w, "sandboxStartRate", v[i].start_rate);
+		jsonw_end_object(&answer.w);
 	}
-	jsonw_end_array(&w);
-	api_reply_json(call, 200, &body);
+	jsonw_end_array(&answer.w);
+	api_answer_send(call, &answer, 200);
 }
 
 void e2b_team_metrics(struct api_call *call)
@@ -107,26 +98,22 @@ static bool wants_rate(struct api_call *call)
 static void write_max(void *arg, int r, const struct observe_point *v, size_t n,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	struct observe_point most = { .at_us = time_wall_us() };
 	struct api_call *call = arg;
 	bool rate = wants_rate(call);
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
-		return;
-	}
 	for (size_t i = 0; i < n; i++)
 		if (i == 0 ||
 			(rate ? v[i].start_rate > most.start_rate : v[i].running > most.running))
 			most = v[i];
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	write_time(&w, most.at_us);
-	jsonw_num(&w, "value", rate ? most.start_rate : (double)most.running);
-	jsonw_end_object(&w);
-	api_reply_json(call, 200, &body);
+	if (!api_answer_begin(call, &answer, r, e))
+		return;
+	jsonw_object(&answer.w, NULL);
+	write_time(&answer.w, most.at_us);
+	jsonw_num(&answer.w, "value", rate ? most.start_rate : (double)most.running);
+	jsonw_end_object(&answer.w);
+	api_answer_send(call, &answer, 200);
 }
 
 void e2b_team_metrics_max(struct api_call *call)

@@ -139,12 +139,20 @@ void e2b_templates_list(struct api_call *call)
 int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_template *ret)
 {
 	struct err e = { 0 };
+	struct e2b_name name;
 	int r;
 
-	ret->snap = sandbox_find_snapshot(call->api->config.sandboxes, call->key.team_id, wanted);
+	r = e2b_name_read(http_arena(call->x), wanted, &name, &e);
+	if (r < 0) {
+		(void)err_wrap(&e, r, "Invalid template ID");
+		api_fail(call, &e);
+		return r;
+	}
+	ret->snap =
+		sandbox_newest_snapshot(call->api->config.sandboxes, call->key.team_id, name.clean);
 	if (ret->snap)
 		return 0;
-	r = template_find(call->api->config.templates, wanted, &ret->t, &e);
+	r = template_find(call->api->config.templates, name.clean, &ret->t, &e);
 	if (r < 0)
 		api_fail(call, &e);
 	return r;

@@ -30,36 +30,26 @@ static int open_place(struct api_call *call, struct volume_at *ret)
 	return 0;
 }
 
-/* All files of a volume have one owner. Answers 400 itself. */
-static int check_owner(struct api_call *call, int64_t uid, int64_t gid)
-{
-	if (uid == 0 && gid == 0)
-		return 0;
-	api_fail_status(call, 400,
-		"uid and gid must be 0: this server keeps all files of a volume as root's");
-	return -EOPNOTSUPP;
-}
-
 struct write_options {
-	int64_t mode;
+	struct volume_attr attr;
 	bool force;
 };
 
 static int read_options(struct api_call *call, struct write_options *ret)
 {
 	struct str force = http_query_value(call->x, "force");
-	int64_t uid = 0, gid = 0;
+	int64_t mode = VOLUME_KEEP, uid = VOLUME_KEEP, gid = VOLUME_KEEP;
 
-	*ret = (struct write_options){ VOLUME_MODE_KEEP, str_is(force, "true") };
-	if (force.p && !ret->force && !str_is(force, "false")) {
+	if (force.p && !str_is(force, "true") && !str_is(force, "false")) {
 		api_fail_status(call, 400, "validation error: force must be true or false");
 		return -EINVAL;
 	}
-	if (api_query_int(call, "mode", 0, VOLUME_MODE_MAX, &ret->mode) < 0 ||
-		api_query_int(call, "uid", 0, UINT32_MAX, &uid) < 0 ||
-		api_query_int(call, "gid", 0, UINT32_MAX, &gid) < 0)
+	if (api_query_int(call, "mode", 0, VOLUME_MODE_MAX, &mode) < 0 ||
+		api_query_int(call, "uid", 0, VOLUME_ID_MAX, &uid) < 0 ||
+		api_query_int(call, "gid", 0, VOLUME_ID_MAX, &gid) < 0)
 		return -EINVAL;
-	return check_owner(call, uid, gid);
+	*ret = (struct write_options){ { (int)mode, (int)uid, (int)gid }, str_is(force, "true") };
+	return 0;
 }
 
 /* ---- entries ---- */
@@ -100,16 +90,12 @@ static void write_entry(struct jsonw *w, const struct volume_entry *entry)
 static void reply_entry(struct api_call *call, int status, int r, const struct volume_entry *v,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	write_entry(&w, v);
-	api_reply_json(call, status, &body);
+	write_entry(&answer.w, v);
+	api_answer_send(call, &answer, status);
 }
 
 static void reply_found(void *arg, int r, const struct volume_entry *v, size_t n,
@@ -146,42 +132,43 @@ struct patch_in {
 	struct json_int uid, gid, mode;
 };
 static const struct json_field patch_fields[] = {
-	JSON_FIELD(struct patch_in, uid, "uid", JSON_INT, .min = 0, .max = UINT32_MAX),
-	JSON_FIELD(struct patch_in, gid, "gid", JSON_INT, .min = 0, .max = UINT32_MAX),
+	JSON_FIELD(struct patch_in, uid, "uid", JSON_INT, .min = 0, .max = VOLUME_ID_MAX),
+	JSON_FIELD(struct patch_in, gid, "gid", JSON_INT, .min = 0, .max = VOLUME_ID_MAX),
 	JSON_FIELD(struct patch_in, mode, "mode", JSON_INT, .min = 0, .max = VOLUME_MODE_MAX),
 };
 static const struct json_shape patch_shape =
 	JSON_SHAPE(struct patch_in, patch_fields, .ignore_unknown = true);
 
+static int or_keep(struct json_int given)
+{
+	return given.is_set ? (int)given.value : VOLUME_KEEP;
+}
+
 void e2b_content_patch(struct api_call *call)
 {
+	struct volume_attr attr;
 	struct volume_at at;
 	struct patch_in in;
 
-	if (open_place(call, &at) < 0 || api_decode(call, &patch_shape, &in, false) < 0 ||
-		check_owner(call, in.uid.value, in.gid.value) < 0)
+	if (open_place(call, &at) < 0 || api_decode(call, &patch_shape, &in, false) < 0)
 		return;
-	volume_chmod(call->api->config.volumes, &at,
-		in.mode.is_set ? (int)in.mode.value : VOLUME_MODE_KEEP, reply_found, call);
+	attr = (struct volume_attr){ or_keep(in.mode), or_keep(in.uid), or_keep(in.gid) };
+	volume_change(call->api->config.volumes, &at, &attr, reply_found, call);
 }
 
 static void reply_listing(void *arg, int r, const struct volume_entry *v, size_t n,
 	const struct err *e)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 20);
 	struct api_call *call = arg;
-	struct jsonw w;
+	struct api_answer answer;
 
-	if (r < 0) {
-		api_fail(call, e);
+	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	}
-	jsonw_init(&w, &body);
-	jsonw_array(&w, NULL);
+	jsonw_array(&answer.w, NULL);
 	for (size_t i = 0; i < n; i++)
-		write_entry(&w, &v[i]);
-	jsonw_end_array(&w);
-	api_reply_json(call, 200, &body);
+		write_entry(&answer.w, &v[i]);
+	jsonw_end_array(&answer.w);
+	api_answer_send(call, &answer, 200);
 }
 
 void e2b_content_list(struct api_call *call)
@@ -200,7 +187,7 @@ void e2b_content_mkdir(struct api_call *call)
 	struct volume_at at;
 
 	if (open_place(call, &at) == 0 && read_options(call, &options) == 0)
-		volume_mkdir(call->api->config.volumes, &at, (int)options.mode, options.force,
+		volume_mkdir(call->api->config.volumes, &at, &options.attr, options.force,
 			reply_made, call);
 }
 
@@ -341,6 +328,6 @@ void e2b_content_write(struct api_call *call)
 	}
 	u->call = call;
 	u->coming = u->going = BUF_INIT(16 << 20);
-	volume_upload(call->api->config.volumes, &at, (int)options.mode, options.force,
-		upload_begun, u);
+	volume_upload(call->api->config.volumes, &at, &options.attr, options.force, upload_begun,
+		u);
 }
