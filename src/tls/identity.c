@@ -96,7 +96,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *o
 
 /* Idle connections hold no buffers, and a write that was cut short may be repeated from where its
  * rest was put. The session tickets suffice for resumption: the cache would only cost memory. */
-static SSL_CTX *context_new(void)
+SSL_CTX *context_new(void)
 {
 	SSL_CTX *context = SSL_CTX_new(TLS_server_method());
 

@@ -36,8 +36,12 @@ struct stream {
 	struct loop_timer timer;
 	struct loop_task task;
 	enum stream_state state;
-	struct buf up, down; /* not taken yet by the HTTP server, by the client */
-	int64_t moved_ms;    /* when the client last took something, or a wait for it began */
+	struct buf up, down;        /* not taken yet by the HTTP server, by the client */
+	tls_connected_fn connected; /* set: a connection of our own, and nobody was told yet */
+	void *connected_arg;
+	char *host; /* of such a one */
+	struct err error;
+	int64_t moved_ms; /* when the client last took something, or a wait for it began */
 	size_t dropped;
 	bool up_done, down_done;      /* that direction has ended and its receiver was told */
 	bool read_waits, write_waits; /* until the client's socket has room */
@@ -92,6 +96,7 @@ static void destroy(struct stream *s)
 	buf_done(&s->up);
 	buf_done(&s->down);
 	(void)http_carriage_unref(s->carriage);
+	free(s->host);
 	free(s);
 	server_stream_gone(server);
 }
@@ -256,13 +261,18 @@ static enum flow after_write(struct stream *s, int n)
 	return FLOW_LOST;
 }
 
-/* The HTTP server has ended the connection; everything before that is with the client's socket. */
+/* The HTTP server has ended the connection; everything before that is with the client's socket.
+ * What it cut is reset, as plain HTTP is: clients take a reset for a lost connection, and look
+ * whether their sandbox still lives, but an end without close_notify for a broken protocol. */
 static enum flow end_down(struct stream *s)
 {
+	struct linger now = { .l_onoff = 1 };
 	int r;
 
-	if (s->carriage->cut)
+	if (s->carriage->cut) {
+		(void)setsockopt(s->net_fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 		return FLOW_LOST;
+	}
 	ERR_clear_error();
 	r = SSL_shutdown(s->ssl);
 	if (r < 0)
@@ -343,6 +353,7 @@ static void carry(struct stream *s)
 
 static void begin_carrying(struct stream *s)
 {
+	tls_connected_fn connected;
 	int pair[2];
 
 	loop_timer_cancel(&s->timer);
@@ -352,7 +363,11 @@ static void begin_carrying(struct stream *s)
 	}
 	s->inner_fd = pair[0];
 	enter(s, STREAM_CARRIED);
-	http_server_take_connection(s->server->http, pair[1], s->carriage);
+	connected = TAKE(s->connected);
+	if (connected)
+		connected(s->connected_arg, pair[1], NULL);
+	else
+		http_server_take_connection(s->server->http, pair[1], s->carriage);
 	carry(s);
 }
 
@@ -361,7 +376,7 @@ static void shake_hands(struct stream *s)
 	int n;
 
 	ERR_clear_error();
-	n = SSL_accept(s->ssl);
+	n = SSL_do_handshake(s->ssl);
 	if (n == 1) {
 		begin_carrying(s);
 		return;
@@ -374,18 +389,24 @@ static void shake_hands(struct stream *s)
 		loop_io_set(&s->net, EPOLLOUT);
 		break;
 	default:
-		part(s); /* the alert that says why is on its way */
+		if (s->connected) {
+			(void)peers_why(s->ssl, s->host, &s->error);
+			cut(s);
+		} else {
+			part(s); /* the alert that says why is on its way */
+		}
 		break;
 	}
 }
 
-static void begin_handshake(struct stream *s)
+static void begin_handshake(struct stream *s, SSL_CTX *context)
 {
-	s->ssl = SSL_new(identity_context(s->server->identity));
+	s->ssl = SSL_new(context);
 	if (!s->ssl || SSL_set_fd(s->ssl, s->net_fd) != 1) {
 		cut(s);
 		return;
 	}
+	SSL_set_accept_state(s->ssl);
 	s->state = STREAM_HANDSHAKE;
 	shake_hands(s);
 }
@@ -435,7 +456,7 @@ static void look_at_first_byte(struct stream *s)
 	if (n <= 0)
 		cut(s);
 	else if (first == FIRST_BYTE_OF_TLS)
-		begin_handshake(s);
+		begin_handshake(s, identity_context(s->server->identity));
 	else if (is_loopback(&s->carriage->peer))
 		hand_over(s);
 	else
@@ -478,17 +499,32 @@ static void on_inner(void *arg, uint32_t events)
 	carry(s);
 }
 
+/* A connection of our own that came to nothing: who asked for it hears why. */
+static void tell_failed(struct stream *s)
+{
+	tls_connected_fn connected = TAKE(s->connected);
+
+	if (!connected)
+		return;
+	if (s->error.code == 0)
+		(void)err_set(&s->error, -ETIMEDOUT, "%s did not complete a TLS handshake",
+			s->host);
+	connected(s->connected_arg, s->error.code, &s->error);
+}
+
 static void on_task(void *arg)
 {
 	struct stream *s = arg;
 
-	if (s->state == STREAM_CLOSED)
+	if (s->state == STREAM_CLOSED) {
+		tell_failed(s);
 		destroy(s);
-	else if (s->state == STREAM_CARRIED)
+	} else if (s->state == STREAM_CARRIED)
 		carry(s);
 }
 
-void stream_start(struct tls_server *server, int fd, const struct sockaddr_storage *peer)
+/* Takes the descriptor and the reference. It has the time of a handshake. */
+static struct stream *stream_new(struct tls_server *server, int fd, struct http_carriage *carriage)
 {
 	struct stream *s = XNEW(struct stream);
 
@@ -497,16 +533,73 @@ void stream_start(struct tls_server *server, int fd, const struct sockaddr_stora
 	s->inner_fd = -EBADF;
 	s->up = BUF_INIT(RECORD_BYTES);
 	s->down = BUF_INIT(RECORD_BYTES);
-	s->carriage = XNEW(struct http_carriage);
-	s->carriage->n_refs = 1;
-	s->carriage->peer = *peer;
+	s->carriage = carriage;
 	loop_timer_init(&s->timer, server->loop, on_timer, s);
 	list_append(&server->waiting, &s->node);
 	server->n_waiting++;
-	if (loop_io_add(server->loop, &s->net, fd, EPOLLIN, on_net, s, NULL) < 0) {
+	if (loop_io_add(server->loop, &s->net, fd, EPOLLIN, on_net, s, NULL) < 0)
 		cut(s);
-		return;
+	else
+		loop_timer_set(&s->timer,
+			loop_now_ms(server->loop) + server->limits.handshake_timeout_ms);
+	return s;
+}
+
+static struct http_carriage *carriage_new(const struct sockaddr_storage *peer)
+{
+	struct http_carriage *carriage = XNEW(struct http_carriage);
+
+	carriage->n_refs = 1;
+	if (peer)
+		carriage->peer = *peer;
+	return carriage;
+}
+
+void stream_start(struct tls_server *server, int fd, const struct sockaddr_storage *peer)
+{
+	struct stream *s = stream_new(server, fd, carriage_new(peer));
+
+	if (s->state != STREAM_CLOSED)
+		look_at_first_byte(s);
+}
+
+void stream_start_as(struct tls_server *server, int fd, struct http_carriage *carriage,
+	SSL_CTX *context)
+{
+	struct stream *s;
+
+	carriage->n_refs++;
+	s = stream_new(server, fd, carriage);
+	if (s->state != STREAM_CLOSED)
+		begin_handshake(s, context);
+}
+
+struct stream *stream_connect(struct tls_server *server, int fd, SSL *ssl, const char *name,
+	tls_connected_fn fn, void *arg)
+{
+	struct stream *s = stream_new(server, fd, carriage_new(NULL));
+
+	s->connected = fn;
+	s->connected_arg = arg;
+	s->host = xstrdup(name);
+	s->ssl = ssl;
+	if (s->state == STREAM_CLOSED)
+		return s;
+	if (!ssl) {
+		(void)err_set(&s->error, -ENOMEM, "no TLS connection could be made");
+		cut(s);
+		return s;
 	}
-	loop_timer_set(&s->timer, loop_now_ms(server->loop) + server->limits.handshake_timeout_ms);
-	look_at_first_byte(s);
+	s->state = STREAM_HANDSHAKE;
+	loop_io_set(&s->net, EPOLLOUT); /* the first step is taken on another turn */
+	return s;
+}
+
+void tls_connect_cancel(struct stream *s)
+{
+	if (!s || !s->connected)
+		return;
+	s->connected = NULL;
+	if (s->state != STREAM_CLOSED)
+		cut(s);
 }

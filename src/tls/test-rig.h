@@ -301,6 +301,7 @@ static const char *hear(struct client *c, char *out, size_t size, const char *un
 enum ending {
 	END_CLEAN,
 	END_CUT,
+	END_RESET,
 	END_NONE,
 };
 
@@ -318,6 +319,8 @@ static enum ending heard_end(struct client *c)
 		return END_CLEAN;
 	case SSL_ERROR_WANT_READ:
 		return END_NONE;
+	case SSL_ERROR_SYSCALL:
+		return errno == ECONNRESET ? END_RESET : END_CUT;
 	}
 	return END_CUT;
 }

@@ -305,8 +305,8 @@ TEST(clean_ends_are_clean_and_cuts_are_cuts)
 		{ "GET /peer HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", END_CLEAN },
 		{ "GET /peer HTTP/1.0\r\nHost: a\r\n\r\n", END_CLEAN },
 		{ "nonsense\r\n\r\n", END_CLEAN },
-		{ "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n", END_CUT },
-		{ "GET /cut HTTP/1.0\r\nHost: a\r\n\r\n", END_CUT },
+		{ "GET /cut HTTP/1.1\r\nHost: a\r\n\r\n", END_RESET },
+		{ "GET /cut HTTP/1.0\r\nHost: a\r\n\r\n", END_RESET },
 	};
 
 	RIG(NULL);

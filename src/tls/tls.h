@@ -32,8 +32,17 @@ struct tls_limits {                   /* zero: the default in parentheses */
 	size_t max_handshakes;        /* at once (1024); over it the oldest goes */
 };
 
+/* An authority of this server's own: whoever trusts its certificate can be served as any host. */
+struct tls_authority;
+/* Its key and certificate are in a file of this directory; both are made when it is not there. */
+int tls_authority_open(int dir_fd, const char *file, struct tls_authority **ret, struct err *e);
+struct tls_authority *tls_authority_free(struct tls_authority *authority);
+DEFINE_CLEANUP(struct tls_authority, tls_authority_free)
+struct str tls_authority_certificate(const struct tls_authority *authority); /* PEM */
+
 struct tls_server;
-/* Borrows loop, http and identity: all must outlive it. */
+/* Borrows loop, http and identity: all must outlive it. Without an identity (NULL) it serves only
+ * connections that are given to it. */
 struct tls_server *tls_server_new(struct loop *loop, struct http_server *http,
 	struct tls_identity *identity, const struct tls_limits *limits);
 /* Cuts what is left, without a callback. */
@@ -41,6 +50,19 @@ struct tls_server *tls_server_free(struct tls_server *server);
 DEFINE_CLEANUP(struct tls_server, tls_server_free)
 /* Takes a listening socket, also when it fails. */
 int tls_server_take_listener(struct tls_server *server, int fd, struct err *e);
+/* Serves a connection that speaks TLS as the host `name`. Takes the descriptor, and a reference to
+ * the carriage of its own. */
+void tls_server_take_connection(struct tls_server *server, int fd, struct http_carriage *carriage,
+	struct tls_authority *authority, const char *name);
+/* The other way round: TLS to the host `name` over a connected descriptor (taken), whose
+ * certificate must be good for this name by what this host trusts. fn gets a descriptor for the
+ * plain bytes, or -errno: -EKEYREJECTED the certificate is not good, else what broke. Called once,
+ * on a later turn, unless cancelled. */
+struct stream;
+typedef void (*tls_connected_fn)(void *arg, int fd, const struct err *e);
+struct stream *tls_server_connect(struct tls_server *server, int fd, const char *name,
+	tls_connected_fn fn, void *arg);
+void tls_connect_cancel(struct stream *stream);
 /* Stops listening and ends handshakes; what is carried goes on. */
 void tls_server_close(struct tls_server *server);
 /* After the HTTP server has stopped: until the last bytes are with their clients, or the deadline
