@@ -1,63 +1,23 @@
 #include "server/config.h"
 #include "json/json.h"
+#include "server/server.h"
 
-const char config_help[] =
-	"Usage: atoll serve [options]\n"
-	"\n"
-	"  atoll serve                                   data in ./atoll-data, "
-	"http://127.0.0.1:3000\n"
-	"  atoll serve --data /var/lib/atoll --listen 0.0.0.0:80\n"
-	"\n"
-	"Options (each also as ATOLL_<NAME> in the environment, or name = value in the --config "
-	"file)\n"
-	"  --data DIR            where everything is kept (default ./atoll-data)\n"
-	"  --listen HOST:PORT    one port for API and sandboxes (default 127.0.0.1:3000; port 0 "
-	"picks one)\n"
-	"  --domain NAME         what stands behind PORT-ID. in sandbox addresses (default "
-	"localhost:PORT)\n"
-	"  --tls-cert FILE       serve https on the port: the certificate and its chain, PEM (kill "
-	"-HUP rereads)\n"
-	"  --tls-key FILE        its private key, PEM; root alone need be able to read it\n"
-	"  --admin-token-file F  a file with the operator's token: opens /nodes and /admin to "
-	"X-Admin-Token\n"
-	"  --template-cache DIR  share templates between data directories instead of making them "
-	"again\n"
-	"  --network CIDR|none   addresses for sandboxes (default 10.199.0.0/16)\n"
-	"  --pool N              sandboxes prepared ahead (default 16)\n"
-	"  --disk-mb N           disk size of the sandboxes prepared ahead (default 10240)\n"
-	"  --max-sandboxes N     running at once (default 1000)\n"
-	"  --max-timeout N       seconds a sandbox may live (default 86400)\n"
-	"  --stop-sandboxes      end all sandboxes when the server stops (default: they live on)\n"
-	"  --log-level LEVEL     error, warn, info or debug (default info)\n"
-	"  --config FILE         TOML, the same names with _ for -\n"
-	"\n"
-	"The first start makes the data directory, the base template and an API key (DIR/env).\n"
-	"See also: atoll doctor\n";
+#define NOT_IN_FILE(flag, value, help)
 
 struct file_in {
-	struct str data, listen, template_cache, network, domain, log_level, tls_cert, tls_key;
-	struct str admin_token_file;
-	struct json_int pool, max_sandboxes, max_timeout, disk_mb;
-	struct json_bool stop_sandboxes;
+#define KIND_STR struct str
+#define KIND_INT struct json_int
+#define KIND_BOOL struct json_bool
+#define MEMBER(field, flag, kind, least, most, value, help) KIND_##kind field;
+	SERVER_OPTIONS(MEMBER, NOT_IN_FILE)
 };
 
 /* One table for all three sources: the TOML name is also the flag's (with '-') and the variable's.
  */
 static const struct json_field file_fields[] = {
-	JSON_FIELD(struct file_in, data, "data", JSON_STR, .max = 4096),
-	JSON_FIELD(struct file_in, listen, "listen", JSON_STR, .max = 256),
-	JSON_FIELD(struct file_in, template_cache, "template_cache", JSON_STR, .max = 4096),
-	JSON_FIELD(struct file_in, network, "network", JSON_STR, .max = 64),
-	JSON_FIELD(struct file_in, domain, "domain", JSON_STR, .max = 253),
-	JSON_FIELD(struct file_in, log_level, "log_level", JSON_STR, .max = 16),
-	JSON_FIELD(struct file_in, tls_cert, "tls_cert", JSON_STR, .max = 4096),
-	JSON_FIELD(struct file_in, tls_key, "tls_key", JSON_STR, .max = 4096),
-	JSON_FIELD(struct file_in, admin_token_file, "admin_token_file", JSON_STR, .max = 4096),
-	JSON_FIELD(struct file_in, pool, "pool", JSON_INT, .min = 0, .max = 1024),
-	JSON_FIELD(struct file_in, max_sandboxes, "max_sandboxes", JSON_INT, .min = 1, .max = 4000),
-	JSON_FIELD(struct file_in, max_timeout, "max_timeout", JSON_INT, .min = 1, .max = 31536000),
-	JSON_FIELD(struct file_in, disk_mb, "disk_mb", JSON_INT, .min = 64, .max = 1 << 24),
-	JSON_FIELD(struct file_in, stop_sandboxes, "stop_sandboxes", JSON_BOOL),
+#define FIELD(field, flag, kind, least, most, value, help) \
+	JSON_FIELD(struct file_in, field, #field, JSON_##kind, .min = (least), .max = (most)),
+	SERVER_OPTIONS(FIELD, NOT_IN_FILE)
 };
 static const struct json_shape file_shape = JSON_SHAPE(struct file_in, file_fields);
 
@@ -84,12 +44,15 @@ static void merge(struct config *config, const struct file_in *in)
 	set_str(&config->tls_cert, in->tls_cert);
 	set_str(&config->tls_key, in->tls_key);
 	set_str(&config->admin_token_file, in->admin_token_file);
+	set_str(&config->dns_server, in->dns_server);
 	set_int(&config->pool, in->pool);
 	set_int(&config->max_sandboxes, in->max_sandboxes);
 	set_int(&config->max_timeout_s, in->max_timeout);
 	set_int(&config->disk_mb, in->disk_mb);
 	if (in->stop_sandboxes.is_set)
 		config->stop_sandboxes = in->stop_sandboxes.value;
+	if (in->no_restart.is_set)
+		config->no_restart = in->no_restart.value;
 }
 
 int config_parse_file(struct str text, struct config *config, struct err *e)
@@ -214,10 +177,6 @@ static int apply_flag(struct config *config, int argc, char **argv, int *at, str
 	const struct json_field *field;
 	int r;
 
-	if (str_is(flag->name, "--help") || str_is(flag->name, "-h")) {
-		config->help = true;
-		return 0;
-	}
 	field = flag->name.n > 2 && str_has_prefix(flag->name, STR("--"))
 			? field_of(str_from(flag->name, 2), false)
 			: NULL;

@@ -1,9 +1,9 @@
 #include "server/prepare.h"
 #include "http/http.h"
+#include "server/block.h"
 #include "server/template-make.h"
 #include "warden/proto.h"
 
-#include <grp.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
@@ -385,13 +385,12 @@ int drop_root(const struct prepared *p, struct err *e)
 
 	if (r < 0)
 		return r;
-	if (setgroups(0, NULL) < 0 ||
-		setresgid(WARDEN_FIRST_UID, WARDEN_FIRST_UID, WARDEN_FIRST_UID) < 0 ||
-		setresuid(WARDEN_FIRST_UID, WARDEN_FIRST_UID, WARDEN_FIRST_UID) < 0)
-		return err_sys(e, -errno, "give up root");
+	r = block_enter(e);
+	if (r < 0)
+		return err_wrap(e, r, "give up root");
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_sys(e, -errno, "give up new privileges");
-	if (setresuid(0, 0, 0) == 0)
+	if (setresuid(1, 1, 1) == 0) /* which even the root of its own block may no longer */
 		return err_set(e, -EPERM, "root could not be given up");
 	return 0;
 }

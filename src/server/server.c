@@ -9,6 +9,8 @@
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
 #include "server/config.h"
+#include "server/keep.h"
+#include "server/outward.h"
 #include "server/prepare.h"
 #include "server/proof.h"
 #include "server/renew.h"
@@ -38,13 +40,17 @@ struct server {
 	struct volume_book *volumes;
 	int volumes_fd;
 	char node_id[NODE_ID_SIZE];
-	struct runtime *runtime;
+	struct runtime *runtime;      /* the default, which has the network */
+	struct runtime_set runtimes; /* it and all others */
 	struct sandbox_book *sandboxes;
+	struct tls_authority *authority;
+	struct outward *outward;
 	struct api *api;
 	struct edge *edge;
 	struct http_server *http;
 	struct renew *renew; /* NULL: no TLS, as the next */
 	struct tls_server *tls;
+	pid_t keeper; /* 0: nobody starts this server again */
 	bool stopping, on_terminal;
 	int exit_code;
 };
@@ -59,13 +65,22 @@ static void on_request(void *arg, struct http_exchange *x)
 
 /* ---- stopping ---- */
 
+static void settled(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r < 0)
+		log_error("stop.unsettled", "err=%s", log_quote(str_of(e->msg)));
+	loop_stop(s->loop);
+}
+
 static void sandboxes_stopped(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
 
 	if (r < 0)
 		log_error("stop.failed", "err=%s", log_quote(str_of(e->msg)));
-	loop_stop(s->loop);
+	sandbox_settle(s->sandboxes, settled, s);
 }
 
 static void replies_sent(void *arg, int r, const struct err *e)
@@ -77,7 +92,7 @@ static void replies_sent(void *arg, int r, const struct err *e)
 	if (s->config.stop_sandboxes)
 		sandbox_kill_all(s->sandboxes, sandboxes_stopped, s);
 	else
-		loop_stop(s->loop);
+		sandbox_settle(s->sandboxes, settled, s);
 }
 
 static void http_stopped(void *arg, int r, const struct err *e)
@@ -116,6 +131,19 @@ static void fail_start(struct server *s, const struct err *e)
 {
 	(void)fprintf(stderr, "atoll: %s\n", e->msg);
 	begin_stop(s, 1);
+}
+
+/* Without its warden a server can make nothing and end nothing. The next pair takes over what lives
+ * in a moment, and there is nothing to finish first: no truth is only in memory. */
+static void on_warden_lost(void *arg, const struct err *why)
+{
+	struct server *s = arg;
+
+	if (s->stopping)
+		return;
+	log_error("warden.lost", "err=%s", log_quote(str_of(why->msg)));
+	if (s->keeper && s->http)
+		_exit(KEEP_EXIT_AGAIN);
 }
 
 /* ---- starting ---- */
@@ -169,7 +197,7 @@ static void reconciled(void *arg, int r, const struct err *e)
 		return;
 	}
 	s->http = http_server_new(s->loop, &limits, on_request, s);
-	if (listen_on(s, &own) < 0) {
+	if (outward_start(s->outward, &own) < 0 || listen_on(s, &own) < 0) {
 		fail_start(s, &own);
 		return;
 	}
@@ -199,6 +227,18 @@ static void name_node(struct server *s)
 	hex_encode(mac, (NODE_ID_SIZE - 1) / 2, s->node_id);
 }
 
+static int open_outward(struct server *s, struct err *e)
+{
+	const struct outward_config config = { .loop = s->loop,
+		.runtime = s->runtime,
+		.sandboxes = s->sandboxes,
+		.secrets = s->secrets,
+		.authority = s->authority,
+		.dns_servers = s->config.dns_server };
+
+	return outward_new(&config, &s->outward, e);
+}
+
 static int open_books(struct server *s, struct err *e)
 {
 	struct sandbox_book_config books = { 0 };
@@ -212,20 +252,41 @@ static int open_books(struct server *s, struct err *e)
 		r = template_load_tags(s->templates, s->store, e);
 	if (r >= 0)
 		r = open_volumes(s, e);
+	if (r >= 0)
+		r = tls_authority_open(AT_FDCWD, STATE_DIR "/egress-ca.pem", &s->authority, e);
 	if (r < 0)
 		return err_wrap(e, r, "data directory %s", s->config.data);
 	books = (struct sandbox_book_config){
 		.loop = s->loop,
 		.store = s->store,
-		.runtime = s->runtime,
+		.runtimes = s->runtimes,
 		.templates = s->templates,
 		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
+		.authority = tls_authority_certificate(s->authority),
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
 	s->secrets = secret_book_new(s->loop, s->store, s->prepared.seed);
 	memcpy(books.seed, s->prepared.seed, sizeof books.seed);
 	s->sandboxes = sandbox_book_new(&books);
-	return 0;
+	return open_outward(s, e);
+}
+
+/* Those whose programs this host lacks as well: they may be installed at any time, and until then say
+ * so when they are asked. */
+static int open_runtimes(struct server *s, struct err *e)
+{
+	static const char *const others[] = { "gvisor", "runc", "crun" };
+	struct runtime_set *set = &s->runtimes;
+	int r = 0;
+
+	static_assert(ARRAY_SIZE(others) < RUNTIME_MAX, "there is room for all");
+	set->v[set->n++] = s->runtime;
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(others); i++) {
+		r = runtime_oci_new(s->runtime, others[i], &set->v[set->n], e);
+		if (r >= 0)
+			set->n++;
+	}
+	return r;
 }
 
 /* What is reached by a path is opened while still root; no byte from outside is read yet. */
@@ -237,6 +298,8 @@ static int open_paths(struct server *s, struct err *e)
 
 	if (r >= 0)
 		r = runtime_local_new(s->loop, &local, &s->runtime, e);
+	if (r >= 0)
+		r = open_runtimes(s, e);
 	if (r >= 0)
 		r = template_book_new(s->prepared.templates, &s->templates, e);
 	if (r < 0)
@@ -281,13 +344,16 @@ static void server_done(struct server *s)
 	s->renew = renew_free(s->renew);
 	s->edge = edge_free(s->edge);
 	s->api = api_free(s->api);
+	s->outward = outward_free(s->outward);
 	s->sandboxes = sandbox_book_free(s->sandboxes);
 	s->volumes = volume_book_free(s->volumes);
 	close_fdp(&s->volumes_fd);
 	s->secrets = secret_book_free(s->secrets);
 	s->templates = template_book_free(s->templates);
 	s->access = access_book_free(s->access);
-	s->runtime = runtime_free(s->runtime);
+	s->authority = tls_authority_free(s->authority);
+	runtime_set_free(&s->runtimes);
+	s->runtime = NULL;
 	s->store = store_free(s->store);
 	s->loop = loop_free(s->loop);
 	prepared_done(&s->prepared);
@@ -319,9 +385,20 @@ static void raise_file_limit(void)
 	}
 }
 
+static int follow_keeper(const struct server *s, struct err *e)
+{
+	int r = s->keeper ? keep_follow(s->keeper) : 0;
+
+	return r < 0 ? err_sys(e, r, "follow the process that keeps this one") : 0;
+}
+
 static int serve(struct server *s, struct err *e)
 {
-	int r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
+	int r;
+
+	s->keeper = s->config.no_restart || geteuid() != 0 ? 0 : keep_serving();
+	crash_arm(getenv(CRASH_VARIABLE));
+	r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
 
 	if (r >= 0)
 		r = prepare(&s->config, &s->prepared, e);
@@ -330,10 +407,13 @@ static int serve(struct server *s, struct err *e)
 	if (r >= 0)
 		r = drop_root(&s->prepared, e);
 	if (r >= 0)
+		r = follow_keeper(s, e);
+	if (r >= 0)
 		r = wire(s, e);
 	if (r < 0)
 		return r;
 	raise_file_limit();
+	runtime_on_lost(s->runtime, on_warden_lost, s);
 	sandbox_reconcile(s->sandboxes, reconciled, s);
 	return loop_run(s->loop, e);
 }
@@ -348,13 +428,7 @@ int server_main(int argc, char **argv)
 		(void)fprintf(stderr, "atoll: %s\n", e.msg);
 		return 2;
 	}
-	if (s.config.help) {
-		(void)fputs(config_help, stdout);
-		config_done(&s.config);
-		return 0;
-	}
 	log_init(level_of(s.config.log_level), STDERR_FILENO);
-	crash_arm(getenv(CRASH_VARIABLE));
 	s.on_terminal = isatty(STDOUT_FILENO);
 	r = serve(&s, &e);
 	if (r < 0) {

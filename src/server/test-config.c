@@ -1,4 +1,5 @@
 #include "server/config.h"
+#include "server/server.h"
 
 #include "test.h"
 
@@ -80,5 +81,37 @@ TEST(mistakes_are_named)
 		if (!strstr(e.msg, cases[i].says))
 			TEST_FAIL("'%s': '%s' does not say '%s'", cases[i].words, e.msg,
 				cases[i].says);
+	}
+}
+
+TEST(every_option_is_known_by_its_flag_and_its_variable)
+{
+	static const struct {
+		const char *field, *flag, *value;
+	} rows[] = {
+#define IN_NO_FILE(flag, value, help)
+#define OPTION_NAMES(field, flag, kind, least, most, value, help) { #field, flag, value },
+		SERVER_OPTIONS(OPTION_NAMES, IN_NO_FILE)
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char words[64], variable[64];
+		char *env[] = { variable, NULL };
+		struct config c;
+		struct err e = { 0 };
+
+		(void)snprintf(words, sizeof words, "serve --%s", rows[i].flag);
+		if (!rows[i].value) {
+			ASSERT_EQ(read_words(words, NULL, &c, &e), 0);
+			config_done(&c);
+		} else {
+			ASSERT_EQ(read_words(words, NULL, &c, &e), -EINVAL);
+			ASSERT(strstr(e.msg, "needs a value"));
+		}
+		(void)snprintf(variable, sizeof variable, "ATOLL_%s=\n", rows[i].field);
+		for (char *p = variable; *p != '='; p++)
+			*p = *p >= 'a' && *p <= 'z' ? (char)(*p - 'a' + 'A') : *p;
+		ASSERT_EQ(read_words("serve", env, &c, &e), -EINVAL);
+		ASSERT(strstr(e.msg, rows[i].field));
 	}
 }

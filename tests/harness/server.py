@@ -37,12 +37,12 @@ class Failed(Exception):
 class Server:
     """Use as a context manager, or start() and stop()."""
 
-    def __init__(self, build, scratch, *options, host='127.0.0.1'):
+    def __init__(self, build, scratch, *options, host='127.0.0.1', kept=False):
         self.program = pathlib.Path(build).resolve() / 'atoll'
         self.scratch = pathlib.Path(scratch)
         self.data = self.scratch / 'data'
         self.log = self.scratch / 'server.log'
-        self.options = options
+        self.options = options if kept else ('--no-restart', *options)
         self.host = host
         self.port = free_port()
         self.process = None

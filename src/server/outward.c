@@ -1,0 +1,95 @@
+#include "server/outward.h"
+#include "egress/egress.h"
+
+#include <arpa/inet.h>
+
+struct outward {
+	struct outward_config config;
+	struct egress *egress;
+};
+
+/* Whose files alone are left has no processes that could have sent anything. */
+static bool has_processes(const struct sandbox *sb)
+{
+	return sb->state != SANDBOX_PAUSED || !sb->image[0];
+}
+
+static bool find(void *arg, uint32_t address, struct egress_sandbox *ret)
+{
+	struct outward *o = arg;
+	const char *id = runtime_find_address(o->config.runtime, address);
+	const struct sandbox *sb = id ? sandbox_find_tenant(o->config.sandboxes, id) : NULL;
+
+	if (!sb || !has_processes(sb))
+		return false;
+	*ret = (struct egress_sandbox){ .id = sb->id,
+		.team_id = sb->team_id,
+		.network = sb->options.network,
+		.internet = sb->options.internet };
+	return true;
+}
+
+static void on_network(void *arg, const char *id)
+{
+	struct outward *o = arg;
+
+	egress_recheck(o->egress, id);
+}
+
+/* Few of them are told, so that these lines are few. */
+static void on_denied(void *arg, const struct runtime_denial *what)
+{
+	struct in_addr address = { htonl(what->address) };
+	char text[INET_ADDRSTRLEN];
+
+	(void)arg;
+	log_info("egress.denied", "sandbox=%s by=kernel protocol=%d target=%s port=%u", what->id,
+		what->protocol, inet_ntop(AF_INET, &address, text, sizeof text),
+		(unsigned)what->port);
+}
+
+int outward_new(const struct outward_config *config, struct outward **ret, struct err *e)
+{
+	struct outward *o = XNEW(struct outward);
+	struct egress_config egress = { .loop = config->loop,
+		.secrets = config->secrets,
+		.authority = config->authority,
+		.find = find,
+		.find_arg = o,
+		.dns_servers = config->dns_servers };
+	int r;
+
+	o->config = *config;
+	r = egress_new(&egress, &o->egress, e);
+	if (r < 0) {
+		(void)outward_free(o);
+		return r;
+	}
+	sandbox_on_network(config->sandboxes, on_network, o);
+	runtime_on_denied(config->runtime, on_denied, o);
+	*ret = o;
+	return 0;
+}
+
+struct outward *outward_free(struct outward *o)
+{
+	if (!o)
+		return NULL;
+	o->egress = egress_free(o->egress);
+	free(o);
+	return NULL;
+}
+
+int outward_start(struct outward *o, struct err *e)
+{
+	struct runtime_egress sockets;
+	struct egress_sockets own;
+	int r = runtime_egress_sockets(o->config.runtime, &sockets, e);
+
+	if (r == -EOPNOTSUPP)
+		return 0;
+	if (r < 0)
+		return r;
+	own = (struct egress_sockets){ sockets.dns_udp_fd, sockets.dns_tcp_fd, sockets.proxy_fd };
+	return egress_start(o->egress, &own, e);
+}
