@@ -6,7 +6,8 @@ struct op {
 	struct volume_book *book;
 	int root_fd, incoming_fd, fd;
 	char path[PATH_MAX];
-	int mode, depth;
+	struct volume_attr attr;
+	int depth;
 	bool parents;
 	struct listing out;
 	struct err e; /* found before the job began */
@@ -158,27 +159,27 @@ void volume_open(struct volume_book *book, const struct volume_at *at, volume_op
 
 /* ---- changing ---- */
 
-static int do_chmod(void *arg, struct err *e)
+static int do_change(void *arg, struct err *e)
 {
 	struct op *op = arg;
 	int r;
 
 	op->fd = place_open(op->root_fd, op->path, O_PATH | O_NOFOLLOW);
-	r = op->fd < 0 ? op->fd : op->mode < 0 ? 0 : place_chmod(op->fd, op->mode);
+	r = op->fd < 0 ? op->fd : place_change(op->fd, &op->attr);
 	if (r == -EOPNOTSUPP)
 		return err_set(e, -EINVAL, "Path %s is a link: links have no mode", op->path);
 	return r < 0 ? place_fail(e, r, op->path) : show(op, e);
 }
 
-void volume_chmod(struct volume_book *book, const struct volume_at *at, int mode,
-	volume_entries_fn fn, void *arg)
+void volume_change(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, volume_entries_fn fn, void *arg)
 {
 	struct op *op = op_new(book, at);
 
-	op->mode = mode;
+	op->attr = *attr;
 	op->fn = fn;
 	op->arg = arg;
-	op_run(op, do_chmod);
+	op_run(op, do_change);
 }
 
 /* One directory; the mode is set afterwards, since the umask has a part in mkdir's. */
@@ -186,13 +187,16 @@ static int make_one(struct op *op, const char *path)
 {
 	cleanup_close int parent = place_open_parent(op->root_fd, path), fd = -EBADF;
 	const char *base = place_base(path).p;
+	struct volume_attr attr = op->attr;
 
 	if (parent < 0)
 		return parent;
-	if (mkdirat(parent, base, 0755) < 0)
+	if (mkdirat(parent, base, 0777) < 0)
 		return -errno;
+	if (attr.mode < 0)
+		attr.mode = 0777;
 	fd = openat(parent, base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : place_chmod(fd, op->mode < 0 ? 0755 : op->mode);
+	return fd < 0 ? -errno : place_change(fd, &attr);
 }
 
 static bool is_directory(const struct op *op, const char *path)
@@ -231,12 +235,12 @@ static int do_mkdir(void *arg, struct err *e)
 	return r < 0 ? place_fail(e, r, op->path) : show(op, e);
 }
 
-void volume_mkdir(struct volume_book *book, const struct volume_at *at, int mode, bool parents,
-	volume_entries_fn fn, void *arg)
+void volume_mkdir(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, bool parents, volume_entries_fn fn, void *arg)
 {
 	struct op *op = op_new(book, at);
 
-	op->mode = mode;
+	op->attr = *attr;
 	op->parents = parents;
 	op->fn = fn;
 	op->arg = arg;

@@ -95,3 +95,11 @@ int place_chmod(int fd, int mode)
 	(void)snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
 	return chmod(self, (mode_t)mode) < 0 ? -errno : 0;
 }
+
+int place_change(int fd, const struct volume_attr *attr)
+{
+	if ((attr->uid >= 0 || attr->gid >= 0) &&
+		fchownat(fd, "", (uid_t)attr->uid, (gid_t)attr->gid, AT_EMPTY_PATH) < 0)
+		return -errno;
+	return attr->mode < 0 ? 0 : place_chmod(fd, attr->mode);
+}

@@ -134,11 +134,13 @@ static struct volume_at at(const struct scratch *s, const char *path)
 	return (struct volume_at){ volume_find(s->book, NULL, str_of(s->id)), str_of(path) };
 }
 
+static const struct volume_attr keep = { VOLUME_KEEP, VOLUME_KEEP, VOLUME_KEEP };
+
 static int make_dir(struct scratch *s, const char *path, bool parents)
 {
 	struct volume_at where = at(s, path);
 
-	volume_mkdir(s->book, &where, VOLUME_MODE_KEEP, parents, entries, s);
+	volume_mkdir(s->book, &where, &keep, parents, entries, s);
 	return wait_for(s);
 }
 
@@ -155,7 +157,7 @@ static int save(struct scratch *s, const char *path, const char *text, bool repl
 	struct volume_at where = at(s, path);
 	int r;
 
-	volume_upload(s->book, &where, VOLUME_MODE_KEEP, replace, upload_begun, s);
+	volume_upload(s->book, &where, &keep, replace, upload_begun, s);
 	r = wait_for(s);
 	if (r < 0)
 		return r;
@@ -191,9 +193,10 @@ static int delete (struct scratch *s, const char *path)
 
 static int chmod_to(struct scratch *s, const char *path, int mode)
 {
+	struct volume_attr attr = { mode, VOLUME_KEEP, VOLUME_KEEP };
 	struct volume_at where = at(s, path);
 
-	volume_chmod(s->book, &where, mode, entries, s);
+	volume_change(s->book, &where, &attr, entries, s);
 	return wait_for(s);
 }
 
@@ -225,6 +228,8 @@ TEST(volumes_are_a_teams_own_and_outlive_the_book)
 	ASSERT_EQ(create(&s, "t1", "bad name"), -EINVAL);
 	ASSERT_EQ(create(&s, "t1", "data"), 0);
 	ASSERT(!volume_find(s.book, "t2", str_of(s.id)));
+	ASSERT(!volume_find_name(s.book, "t2", STR("data")));
+	ASSERT_STR(volume_find_name(s.book, "t1", STR("data"))->id, s.id);
 	volume_token(s.book, s.id, token);
 	ASSERT_EQ(make_dir(&s, "/d", false), 0);
 
@@ -260,9 +265,9 @@ TEST(files_are_written_whole_read_and_replaced_only_when_asked)
 	ASSERT_EQ(make_dir(&s, "/a/deep/er", false), -EEXIST);
 	ASSERT_EQ(save(&s, "a//b.txt", "one", false), 0);
 	ASSERT_STR(s.text, "/a/b.txt ");
-	ASSERT_EQ(s.entry.mode, 0644);
+	ASSERT_EQ(s.entry.mode, 0666);
 	ASSERT_EQ(s.entry.size_bytes, 3);
-	ASSERT_EQ(s.entry.uid, 0);
+	ASSERT_EQ(s.entry.uid, geteuid());
 	ASSERT_EQ(chmod_to(&s, "/a/b.txt", 0600), 0);
 	ASSERT_EQ(save(&s, "/a/b.txt", "two", false), -EEXIST);
 	ASSERT_EQ(save(&s, "/a/b.txt", "three", true), 0);
@@ -274,7 +279,7 @@ TEST(files_are_written_whole_read_and_replaced_only_when_asked)
 	ASSERT_EQ(read_back(&s, "/a", &text), -ENOENT);
 
 	where = at(&s, "/half");
-	volume_upload(s.book, &where, VOLUME_MODE_KEEP, false, upload_begun, &s);
+	volume_upload(s.book, &where, &keep, false, upload_begun, &s);
 	ASSERT_EQ(wait_for(&s), 0);
 	volume_upload_abort(s.up);
 	ASSERT_EQ(stat_of(&s, "/half"), -ENOENT);
@@ -308,6 +313,76 @@ TEST(listings_go_as_deep_as_asked_and_trees_go_whatever_their_modes)
 	ASSERT_EQ(delete (&s, "/b"), -ENOENT);
 	ASSERT_EQ(delete (&s, "/"), -EINVAL);
 	ASSERT_EQ(left_over(&s), 2);
+}
+
+/* Deeper than any path can name, as a sandbox may make it, and with no way in. */
+static int make_well(struct scratch *s, const char *name, int depth)
+{
+	cleanup_close int fd = open(host_path(s, ""), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int r = mkdirat(fd, name, 0700);
+
+	for (int i = 0; r == 0 && i < depth; i++) {
+		int next = openat(fd, i ? "d" : name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		(void)close(fd);
+		fd = next;
+		r = mkdirat(fd, "d", 0700) < 0 || (i % 100 == 0 && mkdirat(fd, "e", 0) < 0) ? -1
+											    : 0;
+	}
+	return r;
+}
+
+TEST(a_tree_of_any_depth_is_removed_and_leaves_nothing)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(make_well(&s, "well", 5000), 0);
+	ASSERT_EQ(delete (&s, "/well"), 0);
+	ASSERT_EQ(left_over(&s), 2);
+	/* A volume goes the same way, in the background. */
+	ASSERT_EQ(make_well(&s, "well", 3000), 0);
+	volume_remove(s.book, "t1", str_of(s.id), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	for (int i = 0; i < 500 && left_over(&s) != 2; i++)
+		(void)usleep(10000);
+	ASSERT_EQ(left_over(&s), 2);
+}
+
+TEST(owners_are_given_and_kept_when_a_file_is_replaced)
+{
+	static const struct volume_attr user = { 0640, 1000, 1001 };
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_at where;
+	struct err e = { 0 };
+
+	if (geteuid() != 0)
+		TEST_SKIP("only root gives files away");
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(save(&s, "/f", "x", false), 0);
+	where = at(&s, "/f");
+	volume_change(s.book, &where, &user, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_EQ(s.entry.uid, 1000);
+	ASSERT_EQ(save(&s, "/f", "y", true), 0);
+	ASSERT_EQ(s.entry.uid, 1000);
+	ASSERT_EQ(s.entry.gid, 1001);
+	ASSERT_EQ(s.entry.mode, 0640);
+	where = at(&s, "/d");
+	volume_mkdir(s.book, &where, &user, false, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_EQ(s.entry.gid, 1001);
+	/* A link's own owner, not that of where it leads. */
+	ASSERT_EQ(symlink("f", host_path(&s, "link")), 0);
+	where = at(&s, "/link");
+	volume_change(s.book, &where, &(struct volume_attr){ VOLUME_KEEP, 5, 5 }, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_EQ(s.entry.uid, 5);
+	ASSERT_EQ(stat_of(&s, "/f"), 0);
+	ASSERT_EQ(s.entry.uid, 1000);
 }
 
 TEST(links_made_by_a_sandbox_never_lead_out)

@@ -28,49 +28,99 @@ static void unlock(int dir_fd, const char *name)
 		(void)place_chmod(fd, 0700);
 }
 
-static int remove_one(int dir_fd, const char *name, dev_t dev, int depth);
+enum {
+	DESCEND = 64, /* directories open at once; what is deeper is first brought up */
+	ATTEMPTS = 8, /* to empty a directory that somebody else fills */
+	PREFIX_SIZE = 17,
+};
 
-static int remove_entries(DIR *dir, dev_t dev, int depth)
+struct removal {
+	int top_fd;
+	dev_t dev;
+	char prefix[PREFIX_SIZE]; /* of what is brought up: prefix-0, prefix-1 ... */
+	uint64_t n_brought;
+};
+
+static int remove_one(struct removal *rm, int dir_fd, const char *name, int depth);
+
+static void name_brought(const struct removal *rm, uint64_t i, char out[48])
+{
+	(void)snprintf(out, 48, "%s-%" PRIu64, rm->prefix, i);
+}
+
+/* Whoever is in it can move no further away than this. */
+static int bring_up(struct removal *rm, int dir_fd, const char *name)
+{
+	char to[48];
+
+	name_brought(rm, rm->n_brought, to);
+	if (renameat(dir_fd, name, rm->top_fd, to) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	rm->n_brought++;
+	return 0;
+}
+
+static int remove_entries(struct removal *rm, DIR *dir, int depth)
 {
 	struct dirent *entry;
 	struct stat st;
 	int r = 0;
 
-	if (depth > 1000 || fstat(dirfd(dir), &st) < 0 || st.st_dev != dev)
+	if (fstat(dirfd(dir), &st) < 0 || st.st_dev != rm->dev)
 		return -EXDEV;
 	while (r >= 0 && (entry = readdir(dir)))
 		if (!is_dots(entry->d_name))
-			r = remove_one(dirfd(dir), entry->d_name, dev, depth);
+			r = remove_one(rm, dirfd(dir), entry->d_name, depth);
 	return r;
 }
 
-static int remove_one(int dir_fd, const char *name, dev_t dev, int depth)
+static int remove_directory(struct removal *rm, int dir_fd, const char *name, int depth)
 {
-	DIR *dir;
-	int r;
+	int r = -ENOTEMPTY;
 
+	for (int i = 0; r == -ENOTEMPTY && i < ATTEMPTS; i++) {
+		DIR *dir;
+
+		unlock(dir_fd, name);
+		dir = open_dir(dir_fd, name);
+		if (!dir)
+			return errno == ENOENT ? 0 : -errno;
+		r = remove_entries(rm, dir, depth + 1);
+		(void)closedir(dir);
+		if (r >= 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+			r = -errno;
+	}
+	return r;
+}
+
+static int remove_one(struct removal *rm, int dir_fd, const char *name, int depth)
+{
 	if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return -errno;
-	unlock(dir_fd, name);
-	dir = open_dir(dir_fd, name);
-	if (!dir)
-		return -errno;
-	r = remove_entries(dir, dev, depth + 1);
-	(void)closedir(dir);
-	if (r >= 0 && unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		r = -errno;
-	return r;
+	return depth < DESCEND ? remove_directory(rm, dir_fd, name, depth)
+			       : bring_up(rm, dir_fd, name);
 }
 
 int tree_remove(int dir_fd, const char *name)
 {
+	struct removal rm = { .top_fd = dir_fd };
 	struct stat st;
+	int r;
 
 	if (fstat(dir_fd, &st) < 0)
 		return -errno;
-	return remove_one(dir_fd, name, st.st_dev, 0);
+	rm.dev = st.st_dev;
+	random_id(rm.prefix, PREFIX_SIZE - 1);
+	r = remove_one(&rm, dir_fd, name, 0);
+	for (uint64_t i = 0; r >= 0 && i < rm.n_brought; i++) {
+		char brought[48];
+
+		name_brought(&rm, i, brought);
+		r = remove_one(&rm, dir_fd, brought, 0);
+	}
+	return r;
 }
 
 /* ---- listing ---- */
@@ -78,12 +128,6 @@ int tree_remove(int dir_fd, const char *name)
 static int64_t to_us(struct timespec t)
 {
 	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
-/* The server's own user is the volume's root. */
-static int64_t shown_id(unsigned on_disk, unsigned own)
-{
-	return on_disk >= own ? on_disk - own : on_disk;
 }
 
 static enum volume_type type_of(mode_t mode)
@@ -126,8 +170,8 @@ int listing_add(struct listing *l, const char *path, int fd, const struct stat *
 		.type = type_of(st->st_mode),
 		.size_bytes = st->st_size,
 		.mode = st->st_mode & 07777,
-		.uid = shown_id(st->st_uid, geteuid()),
-		.gid = shown_id(st->st_gid, getegid()),
+		.uid = st->st_uid,
+		.gid = st->st_gid,
 		.atime_us = to_us(st->st_atim),
 		.mtime_us = to_us(st->st_mtim),
 		.ctime_us = to_us(st->st_ctim),

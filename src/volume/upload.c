@@ -6,7 +6,7 @@ struct volume_upload {
 	struct loop *loop;
 	int parent_fd, incoming_fd, fd;
 	char path[PATH_MAX], temp[24];
-	int mode;
+	struct volume_attr attr;
 	bool replace;
 	struct str bytes; /* being written */
 	struct listing out;
@@ -32,7 +32,7 @@ static void upload_free(struct volume_upload *up)
 	free(up);
 }
 
-/* What is at the path must be a file that may go, or nothing; its mode is kept. */
+/* What is at the path must be a file that may go, or nothing; its mode and owner are kept. */
 static int check_target(struct volume_upload *up, struct err *e)
 {
 	struct stat st;
@@ -43,8 +43,14 @@ static int check_target(struct volume_upload *up, struct err *e)
 		return err_set(e, -EEXIST, "Path %s is a directory", up->path);
 	if (!up->replace)
 		return place_fail(e, -EEXIST, up->path);
-	if (up->mode < 0 && S_ISREG(st.st_mode))
-		up->mode = (int)(st.st_mode & VOLUME_MODE_MAX);
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	if (up->attr.mode < 0)
+		up->attr.mode = (int)(st.st_mode & VOLUME_MODE_MAX);
+	if (up->attr.uid < 0)
+		up->attr.uid = (int)st.st_uid;
+	if (up->attr.gid < 0)
+		up->attr.gid = (int)st.st_gid;
 	return 0;
 }
 
@@ -80,15 +86,15 @@ static void fail_now(void *arg)
 	begin_done(up, up->e.code, &up->e);
 }
 
-void volume_upload(struct volume_book *book, const struct volume_at *at, int mode, bool replace,
-	volume_upload_fn fn, void *arg)
+void volume_upload(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, bool replace, volume_upload_fn fn, void *arg)
 {
 	struct volume_upload *up = XNEW(struct volume_upload);
 
 	*up = (struct volume_upload){ .loop = book->config.loop,
 		.parent_fd = -EBADF,
 		.fd = -EBADF,
-		.mode = mode,
+		.attr = *attr,
 		.replace = replace,
 		.begun = fn,
 		.arg = arg };
@@ -136,10 +142,14 @@ static int finish(void *arg, struct err *e)
 	struct stat st;
 	int r;
 
-	if (fchmod(up->fd, (mode_t)(up->mode < 0 ? 0644 : up->mode)) < 0 ||
-		renameat2(up->incoming_fd, up->temp, up->parent_fd, base,
-			up->replace ? 0 : RENAME_NOREPLACE) < 0)
-		return place_fail(e, -errno, up->path);
+	if (up->attr.mode < 0)
+		up->attr.mode = 0666;
+	r = place_change(up->fd, &up->attr);
+	if (r >= 0 && renameat2(up->incoming_fd, up->temp, up->parent_fd, base,
+			      up->replace ? 0 : RENAME_NOREPLACE) < 0)
+		r = -errno;
+	if (r < 0)
+		return place_fail(e, r, up->path);
 	r = fstat(up->fd, &st) < 0 ? -errno : listing_add(&up->out, up->path, up->fd, &st);
 	close_fdp(&up->fd);
 	up->fd = -EBADF; /* its name is no longer ours to remove */

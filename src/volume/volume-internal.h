@@ -18,6 +18,9 @@ struct volume_book {
 	int incoming_fd;
 	struct map by_id;
 	struct list holdings;
+	struct list sweeping; /* trees that a job is removing */
+	struct list unswept;  /* somebody still wrote there: to be tried again */
+	struct loop_timer sweeper;
 };
 
 /* ---- place.c: a path in a volume ---- */
@@ -30,10 +33,14 @@ int place_open(int root_fd, const char *clean, int flags);
 /* The directory above, as O_PATH; the root has none: -EEXIST. */
 int place_open_parent(int root_fd, const char *clean);
 int place_fail(struct err *e, int code, const char *clean); /* the room's errors from -errno */
-int place_chmod(int fd, int mode);                          /* fd may be O_PATH; 0 or -errno */
+/* fd may be O_PATH; 0 or -errno. */
+int place_chmod(int fd, int mode);
+int place_change(int fd, const struct volume_attr *attr);
 
 /* ---- tree.c: whole directories ---- */
-/* Removes dir_fd/name, whatever modes are set inside; never leaves its file system. 0 or -errno. */
+/* Removes dir_fd/name, whatever modes are set inside and however deep it is, also while somebody
+ * still writes there, within reason; never leaves its file system. 0 or -errno. On its way it may
+ * leave parts of the tree in dir_fd, under names of their own, which go with it. */
 int tree_remove(int dir_fd, const char *name);
 struct listing {
 	struct arena *arena;

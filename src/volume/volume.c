@@ -19,9 +19,9 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	struct volume v = { .created_us = store_int(row, 3) };
 
 	(void)e;
-	(void)snprintf(v.id, sizeof v.id, "%.*s", STR_ARG(store_text(row, 0)));
-	(void)snprintf(v.team_id, sizeof v.team_id, "%.*s", STR_ARG(store_text(row, 1)));
-	(void)snprintf(v.name, sizeof v.name, "%.*s", STR_ARG(store_text(row, 2)));
+	store_copy_text(row, 0, v.id, sizeof v.id);
+	store_copy_text(row, 1, v.team_id, sizeof v.team_id);
+	store_copy_text(row, 2, v.name, sizeof v.name);
 	hold(arg, &v);
 	return 0;
 }
@@ -35,8 +35,14 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 
 /* Trees on their way out: what they were is already gone from the book and the table. */
 struct sweep {
+	struct volume_book *book; /* NULL: gone meanwhile */
+	struct list node;         /* in sweeping or unswept */
 	int dir_fd;
 	char id[UUID_SIZE]; /* this one; empty: all that is there */
+};
+
+enum {
+	SWEEP_AGAIN_MS = 5000
 };
 
 static int sweep_one(void *arg, struct err *e)
@@ -64,27 +70,75 @@ static int sweep_all(void *arg, struct err *e)
 	return r < 0 ? err_sys(e, r, "remove what is left of volumes") : 0;
 }
 
+static void sweep_free(struct sweep *sweep)
+{
+	close_fdp(&sweep->dir_fd);
+	free(sweep);
+}
+
 static void sweep_done(void *arg, int r, const struct err *e)
 {
 	struct sweep *sweep = arg;
 
+	list_remove(&sweep->node);
+	if (r == -ENOTEMPTY && sweep->id[0] && sweep->book) {
+		/* A sandbox that has it mounted is filling it: it will not live for ever. */
+		list_append(&sweep->book->unswept, &sweep->node);
+		loop_timer_set(&sweep->book->sweeper,
+			loop_now_ms(sweep->book->config.loop) + SWEEP_AGAIN_MS);
+		return;
+	}
 	if (r < 0)
 		log_warn("volume.not_removed", "err=%s", log_quote(str_of(e->msg)));
-	close_fdp(&sweep->dir_fd);
-	free(sweep);
+	sweep_free(sweep);
+}
+
+static void sweep_run(struct sweep *sweep)
+{
+	struct volume_book *book = sweep->book;
+
+	list_append(&book->sweeping, &sweep->node);
+	loop_job(book->config.loop, LOOP_ANY, sweep->id[0] ? sweep_one : sweep_all, sweep_done,
+		sweep);
+}
+
+static void sweep_again(void *arg)
+{
+	struct volume_book *book = arg;
+
+	LIST_EACH(&book->unswept, node)
+	{
+		struct sweep *sweep = container_of(node, struct sweep, node);
+
+		list_remove(&sweep->node);
+		sweep_run(sweep);
+	}
+}
+
+/* What could not be removed by now, the next start does. */
+static void sweeps_let_go(struct volume_book *book)
+{
+	LIST_EACH(&book->unswept, node)
+	sweep_free(container_of(node, struct sweep, node));
+	LIST_EACH(&book->sweeping, node)
+	{
+		list_remove(node);
+		container_of(node, struct sweep, node)->book = NULL;
+	}
+	loop_timer_cancel(&book->sweeper);
 }
 
 static void sweep_incoming(struct volume_book *book, const char *id)
 {
 	struct sweep *sweep = XNEW(struct sweep);
 
+	sweep->book = book;
 	(void)snprintf(sweep->id, sizeof sweep->id, "%s", id);
 	sweep->dir_fd = openat(book->incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sweep->dir_fd < 0)
 		free(sweep); /* out of descriptors: the next start does it */
 	else
-		loop_job(book->config.loop, LOOP_ANY, id[0] ? sweep_one : sweep_all, sweep_done,
-			sweep);
+		sweep_run(sweep);
 }
 
 /* A directory without a row was being made or removed when the server ended. */
@@ -112,6 +166,9 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	book->config = *config;
 	book->incoming_fd = -EBADF;
 	list_init(&book->holdings);
+	list_init(&book->sweeping);
+	list_init(&book->unswept);
+	loop_timer_init(&book->sweeper, config->loop, sweep_again, book);
 	r = dir_make(config->dir_fd, INCOMING_DIR, 0700, e);
 	if (r < 0)
 		return err_wrap(e, r, "volumes directory");
@@ -134,6 +191,7 @@ struct volume_book *volume_book_free(struct volume_book *book)
 		return NULL;
 	LIST_EACH(&book->holdings, node)
 	free(container_of(node, struct holding, node));
+	sweeps_let_go(book);
 	map_done(&book->by_id);
 	close_fdp(&book->incoming_fd);
 	close_fdp(&book->config.dir_fd);
@@ -149,6 +207,19 @@ const struct volume *volume_find(const struct volume_book *book, const char *tea
 	const struct holding *h = map_get(&book->by_id, id);
 
 	return h && (!team_id || strcmp(h->view.team_id, team_id) == 0) ? &h->view : NULL;
+}
+
+const struct volume *volume_find_name(const struct volume_book *book, const char *team_id,
+	struct str name)
+{
+	LIST_EACH(&book->holdings, node)
+	{
+		const struct holding *h = container_of(node, struct holding, node);
+
+		if (strcmp(h->view.team_id, team_id) == 0 && str_is(name, h->view.name))
+			return &h->view;
+	}
+	return NULL;
 }
 
 void volume_each(const struct volume_book *book, const char *team_id,
@@ -264,7 +335,9 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		return err_set(e, -EINVAL, "a volume named '%s' exists already", v->name);
 	if (r >= 0)
 		r = store_add_event(tx, &event, e);
-	if (r >= 0 && mkdirat(c->dir_fd, v->id, 0755) < 0)
+	/* For every user of the sandboxes that will see it. */
+	if (r >= 0 &&
+		(mkdirat(c->dir_fd, v->id, 0777) < 0 || fchmodat(c->dir_fd, v->id, 0777, 0) < 0))
 		r = err_sys(e, -errno, "make the volume's directory");
 	return r;
 }

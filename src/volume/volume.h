@@ -5,8 +5,9 @@
  *         every path is resolved by the kernel with the volume as its root, and every directory is
  *         reached by descriptor.
  *
- * All files belong to the server's own user, who is shown as uid and gid 0: what a sandbox's root
- * will be when volumes are mounted. */
+ * Sandboxes that have a volume mounted write into it while this room works on it, as any of their
+ * users. The server runs where those uids are the same numbers, and may change what is theirs
+ * (server/block.c). */
 #pragma once
 
 #include "base/base.h"
@@ -47,6 +48,8 @@ void volume_create(struct volume_book *book, const char *team_id, struct str nam
 /* team_id NULL: of any team (the content API asks so, and checks the token). NULL: not there. */
 const struct volume *volume_find(const struct volume_book *book, const char *team_id,
 	struct str id);
+const struct volume *volume_find_name(const struct volume_book *book, const char *team_id,
+	struct str name);
 /* Newest first. */
 void volume_each(const struct volume_book *book, const char *team_id,
 	void (*fn)(void *arg, const struct volume *volume), void *arg);
@@ -84,14 +87,20 @@ void volume_stat(struct volume_book *book, const struct volume_at *at, volume_en
 void volume_list(struct volume_book *book, const struct volume_at *at, int depth,
 	volume_entries_fn fn, void *arg);
 enum {
-	VOLUME_MODE_KEEP = -1,
+	VOLUME_KEEP = -1,
 	VOLUME_MODE_MAX = 01777, /* no set-user-id: nobody inside gets more than they have */
+	VOLUME_ID_MAX = 65535,
 };
-void volume_chmod(struct volume_book *book, const struct volume_at *at, int mode,
-	volume_entries_fn fn, void *arg);
+/* VOLUME_KEEP: as it is; a new one is root's and open to all, since whoever runs in a sandbox may
+ * be meant to work on it. */
+struct volume_attr {
+	int mode, uid, gid;
+};
+void volume_change(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, volume_entries_fn fn, void *arg);
 /* parents: makes what is missing above, and takes a directory that is there. */
-void volume_mkdir(struct volume_book *book, const struct volume_at *at, int mode, bool parents,
-	volume_entries_fn fn, void *arg);
+void volume_mkdir(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, bool parents, volume_entries_fn fn, void *arg);
 void volume_delete(struct volume_book *book, const struct volume_at *at, done_fn done, void *arg);
 /* A descriptor of a regular file, open for reading (taken by fn), and its size. */
 typedef void (*volume_open_fn)(void *arg, int fd, int64_t size_bytes, const struct err *e);
@@ -102,8 +111,8 @@ void volume_open(struct volume_book *book, const struct volume_at *at, volume_op
 struct volume_upload;
 typedef void (*volume_upload_fn)(void *arg, int r, struct volume_upload *up, const struct err *e);
 /* replace: a file may be there already. On success fn owns `up`. */
-void volume_upload(struct volume_book *book, const struct volume_at *at, int mode, bool replace,
-	volume_upload_fn fn, void *arg);
+void volume_upload(struct volume_book *book, const struct volume_at *at,
+	const struct volume_attr *attr, bool replace, volume_upload_fn fn, void *arg);
 /* Writes the bytes, which must stay until done. One at a time. */
 void volume_upload_write(struct volume_upload *up, struct str bytes, done_fn done, void *arg);
 /* Puts it into its place; `up` is gone afterwards, whatever comes. */

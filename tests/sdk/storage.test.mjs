@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { test } from 'node:test'
-import { Secret, SecretNotFoundError, Template, Volume, VolumeError, VolumeFileType, VolumeNotFoundError, VolumePathNotFoundError } from 'e2b'
+import { Sandbox, SandboxError, Secret, SecretNotFoundError, Template, Volume, VolumeError, VolumeFileType, VolumeNotFoundError, VolumePathNotFoundError } from 'e2b'
 import { rejection } from './helpers.mjs'
 
 async function withVolume(work) {
@@ -34,7 +34,7 @@ test('files are written and read in every form', () =>
     assert.equal(stat.name, 'text.txt')
     assert.equal(stat.type, VolumeFileType.FILE)
     assert.equal(stat.size, 7)
-    assert.equal(stat.mode, 0o644)
+    assert.equal(stat.mode, 0o666)
     assert.ok(Math.abs(stat.mtime - Date.now()) < 60_000)
     assert.equal(await volume.readFile('/text.txt'), 'Grüße')
     await volume.writeFile('/bytes', bytes.buffer)
@@ -55,7 +55,8 @@ test('an existing file is replaced only when that is asked for', () =>
     assert.equal(stat.mode, 0o600)
     assert.equal(await volume.readFile('/f'), 'two')
     await rejection(() => volume.writeFile('/no/such/f', 'x'), VolumePathNotFoundError)
-    await rejection(() => volume.writeFile('/g', 'x', { uid: 1000 }), VolumeError, /uid and gid must be 0/)
+    assert.equal((await volume.writeFile('/g', 'x', { uid: 1000, gid: 1001 })).gid, 1001)
+    await rejection(() => volume.writeFile('/h', 'x', { uid: 70000 }), VolumeError, /uid must be/)
   }))
 
 test('directories are made, listed by depth, changed and removed', () =>
@@ -72,6 +73,25 @@ test('directories are made, listed by depth, changed and removed', () =>
     assert.equal(await volume.exists('/a/b/c'), false)
     await rejection(() => volume.remove('/a'), VolumePathNotFoundError)
     await rejection(() => volume.list('/a'), VolumePathNotFoundError)
+  }))
+
+test('a volume is mounted into sandboxes, which share it', () =>
+  withVolume(async volume => {
+    const one = await Sandbox.create({ volumeMounts: { '/mnt/data': volume } })
+    const two = await Sandbox.create({ volumeMounts: { '/home/user/data': volume.name } })
+    try {
+      await one.files.write('/mnt/data/f.txt', 'from one')
+      assert.equal(await two.files.read('/home/user/data/f.txt'), 'from one')
+      assert.equal(await volume.readFile('/f.txt'), 'from one')
+      await volume.writeFile('/g.txt', 'from outside')
+      assert.equal((await two.commands.run('cat data/g.txt && echo more >> data/g.txt')).stdout, 'from outside')
+      assert.equal(await one.files.read('/mnt/data/g.txt'), 'from outsidemore\n')
+      const info = await one.getInfo()
+      assert.deepEqual(info.volumeMounts, [{ name: volume.name, path: '/mnt/data' }])
+    } finally {
+      await Promise.all([one.kill(), two.kill()])
+    }
+    await rejection(() => Sandbox.create({ volumeMounts: { '/x': 'no-such-volume' } }), SandboxError, /volume 'no-such-volume' not found/)
   }))
 
 test("one volume's token does not open another", () =>

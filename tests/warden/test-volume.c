@@ -1,0 +1,257 @@
+/* Volumes in sandboxes: whose files they are, where they may be, and what hostile trees get. */
+#include "warden/harness.h"
+
+#include "test.h"
+
+#include <sys/stat.h>
+
+#define ONE "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
+#define TWO "1f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
+
+enum {
+	USER = 1000,
+};
+
+static struct warden_mount mount_of(const char *volume, const char *path)
+{
+	struct warden_mount m = { 0 };
+
+	(void)snprintf(m.volume, sizeof m.volume, "%s", volume);
+	(void)snprintf(m.path, sizeof m.path, "%s", path);
+	return m;
+}
+
+/* Paths by rising order, as the wire wants them. */
+static int create_from(struct harness *h, const char *id, const char *image,
+	const struct warden_mount *mounts, uint32_t n)
+{
+	struct warden_message m = { .request = harness_request(h, WARDEN_CREATE, id) };
+	cleanup_close int fd = harness_settings();
+	struct warden_reply reply = { 0 };
+	int r;
+
+	m.request.n_mounts = n;
+	(void)snprintf(m.request.image_name, sizeof m.request.image_name, "%s", image);
+	memcpy(m.mounts, mounts, n * sizeof m.mounts[0]);
+	r = fd_send(h->fd, &m, warden_message_size(n), &fd, 1);
+	while (r >= 0) {
+		r = harness_receive(h, &reply);
+		if (r >= 0 && reply.kind == WARDEN_REPLY && reply.tag == m.request.tag)
+			break;
+	}
+	if (reply.e.code < 0)
+		printf("# create %s: %s\n", id, reply.e.msg);
+	return r < 0 ? r : reply.e.code;
+}
+
+static int create_one(struct harness *h, const char *id, const char *volume, const char *path)
+{
+	struct warden_mount m = mount_of(volume, path);
+
+	return create_from(h, id, "", &m, 1);
+}
+
+static const char *volume_path(const struct harness *h, const char *volume, const char *name)
+{
+	static char path[256];
+
+	(void)snprintf(path, sizeof path, "%s/volumes/%s%s%s", h->dir, volume, name[0] ? "/" : "",
+		name);
+	return path;
+}
+
+/* As the server would: its own user's. */
+static int make_volume(const struct harness *h, const char *volume)
+{
+	const char *path = volume_path(h, volume, "");
+
+	if (mkdir(path, 0777) < 0 || chmod(path, 0777) < 0 ||
+		chown(path, WARDEN_FIRST_UID, WARDEN_FIRST_UID) < 0)
+		return -errno;
+	return 0;
+}
+
+static int make_file(const char *path, uid_t owner)
+{
+	cleanup_close int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+
+	return fd < 0 || fchown(fd, owner, owner) < 0 ? -errno : 0;
+}
+
+static int start(struct harness *h, struct err *e)
+{
+	char path[128];
+	int r = harness_make_dir(h, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof path, "%s/volumes", h->dir);
+	if (mkdir(path, 0700) < 0 || make_volume(h, ONE) < 0 || make_volume(h, TWO) < 0)
+		return err_sys(e, -errno, "make volumes");
+	return harness_start_warden(h, "none", 1, e);
+}
+
+#define START(h)                                                    \
+	CLEANUP(harness_stop) struct harness h = { .fd = -EBADF };  \
+	do {                                                        \
+		struct err start_e = { 0 };                         \
+		if (start(&(h), &start_e) == -EPERM)                \
+			TEST_SKIP("needs root and a built warden"); \
+		if (start_e.code < 0)                               \
+			TEST_FAIL("start: %s", start_e.msg);        \
+	} while (0)
+
+/* A tree of its own, with a link at /way that leads to `target`. */
+static int make_hostile_template(const struct harness *h, const char *target)
+{
+	char path[160];
+
+	(void)snprintf(path, sizeof path, "%s/templates/empty/rootfs/way", h->dir);
+	(void)unlink(path);
+	return symlink(target, path);
+}
+
+TEST(two_sandboxes_share_a_volume_that_outlives_them)
+{
+	struct stat st;
+
+	START(h);
+	ASSERT_EQ(make_file(volume_path(&h, ONE, "users"), WARDEN_FIRST_UID + USER), 0);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	ASSERT_EQ(create_one(&h, "two", ONE, "/mnt/deep/er"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /data/file hello"), "0");
+	ASSERT_STR(harness_inside(&h, "two", "read /mnt/deep/er/file"), "hello");
+	ASSERT_STR(harness_inside(&h, "two", "stat /mnt/deep/er/file"), "100644 0 0");
+	ASSERT_STR(harness_inside(&h, "two", "stat /mnt/deep/er/users"), "100644 1000 1000");
+	ASSERT_STR(harness_inside(&h, "two", "stat /mnt/deep"), "40755 0 0");
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_STR(harness_inside(&h, "two", "write /mnt/deep/er/file again"), "0");
+	ASSERT_EQ(harness_destroy(&h, "two"), 0);
+	/* Root inside is the server's user outside, whichever sandbox it was. */
+	ASSERT_EQ(stat(volume_path(&h, ONE, "file"), &st), 0);
+	ASSERT_EQ(st.st_uid, WARDEN_FIRST_UID);
+	ASSERT_EQ(st.st_gid, WARDEN_FIRST_UID);
+	ASSERT_EQ(st.st_size, 5);
+}
+
+TEST(setuid_and_devices_have_no_power_on_a_volume)
+{
+	const char *mounts, *line;
+	char copy[256];
+
+	START(h);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	mounts = harness_inside(&h, "one", "read /proc/self/mountinfo");
+	line = strstr(mounts, " /data ");
+	ASSERT(line);
+	(void)snprintf(copy, sizeof copy, "%s", line);
+	*strchrnul(copy, '\n') = '\0';
+	ASSERT(strstr(copy, "nosuid"));
+	ASSERT(strstr(copy, "nodev"));
+	ASSERT(strstr(copy, "idmapped"));
+	ASSERT(!strstr(copy, "shared:") && !strstr(copy, "master:"));
+}
+
+TEST(volumes_lie_in_each_other_and_nothing_of_it_is_seen_outside)
+{
+	struct warden_mount mounts[] = { mount_of(ONE, "/a"), mount_of(TWO, "/a/b/c") };
+	struct census before;
+
+	START(h);
+	ASSERT_EQ(create_from(&h, "warm", "", mounts, 2), 0);
+	ASSERT_EQ(harness_destroy(&h, "warm"), 0);
+	(void)usleep(300000); /* the next slots are being prepared */
+	before = census_take(&h);
+	ASSERT_EQ(create_from(&h, "one", "", mounts, 2), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /a/b/c/inner 2"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "write /a/outer 1"), "0");
+	ASSERT_EQ(access(volume_path(&h, TWO, "inner"), F_OK), 0);
+	ASSERT_EQ(access(volume_path(&h, ONE, "outer"), F_OK), 0);
+	ASSERT(access(volume_path(&h, ONE, "b/c/inner"), F_OK) < 0);
+	ASSERT_EQ(census_take(&h).mounts, before.mounts);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(unlink(volume_path(&h, TWO, "inner")), 0);
+	ASSERT_EQ(unlink(volume_path(&h, ONE, "outer")), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+TEST(a_link_on_the_way_to_a_mount_leads_nowhere)
+{
+	static const char *const targets[] = { "/", "/proc", "/proc/1/root", "/proc/self/cwd",
+		"/dev", "/sys", "../../../../../../../../tmp", "/tmp", "/nowhere", "way" };
+	static const char *const paths[] = { "/way", "/way/in", "/way/sys" };
+
+	START(h);
+	for (size_t i = 0; i < ARRAY_SIZE(targets); i++) {
+		ASSERT_EQ(make_hostile_template(&h, targets[i]), 0);
+		for (size_t k = 0; k < ARRAY_SIZE(paths); k++)
+			ASSERT_EQ(create_one(&h, "one", ONE, paths[k]), -ENOTDIR);
+	}
+	ASSERT(access("/tmp/in", F_OK) < 0);
+	/* A file is no place either, and the next one is not the worse for it. */
+	ASSERT_STR("", harness_inside(&h, "one", "list /"));
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, NULL), 1);
+}
+
+TEST(a_link_planted_in_a_saved_image_leads_nowhere)
+{
+	struct warden_mount m = mount_of(ONE, "/home/link/x");
+
+	START(h);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/home/box"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "link /proc/1 /home/link"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "write /home/file x"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "s1"), 0);
+	ASSERT_EQ(create_from(&h, "two", "s1", &m, 1), -ENOTDIR);
+	m = mount_of(ONE, "/home/file");
+	ASSERT_EQ(create_from(&h, "two", "s1", &m, 1), -ENOTDIR);
+	/* As it was made, it comes back, with what was in the volume meanwhile. */
+	m = mount_of(ONE, "/home/box");
+	ASSERT_STR(harness_inside(&h, "one", "write /home/box/later x"), "0");
+	ASSERT_EQ(create_from(&h, "two", "s1", &m, 1), 0);
+	ASSERT_STR(harness_inside(&h, "two", "read /home/box/later"), "x");
+	/* And the volume is no part of the image. */
+	ASSERT_EQ(create_from(&h, "three", "s1", &m, 0), 0);
+	ASSERT_STR(harness_inside(&h, "three", "list /home/box"), "");
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "s1"), 0);
+}
+
+TEST(what_is_no_volume_of_the_servers_is_refused)
+{
+	char path[256];
+
+	START(h);
+	(void)snprintf(path, sizeof path, "%s", volume_path(&h, TWO, ""));
+	ASSERT_EQ(rmdir(path), 0);
+	ASSERT_EQ(create_one(&h, "one", TWO, "/data"), -ESTALE);
+	ASSERT_EQ(symlink("/etc", path), 0);
+	ASSERT_EQ(create_one(&h, "one", TWO, "/data"), -EIO);
+	ASSERT_EQ(unlink(path), 0);
+	ASSERT_EQ(symlink(ONE, path), 0);
+	ASSERT_EQ(create_one(&h, "one", TWO, "/data"), -EIO);
+	ASSERT_EQ(unlink(path), 0);
+	ASSERT_EQ(make_file(path, 0), 0);
+	ASSERT_EQ(create_one(&h, "one", TWO, "/data"), -EIO);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, NULL), 0);
+}
+
+TEST(a_mount_outlives_the_warden_and_goes_with_its_sandbox)
+{
+	struct census before;
+	struct err e = { 0 };
+
+	START(h);
+	ASSERT_EQ(create_one(&h, "warm", ONE, "/data"), 0);
+	ASSERT_EQ(harness_destroy(&h, "warm"), 0);
+	(void)usleep(300000);
+	before = census_take(&h);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	harness_kill_warden(&h);
+	ASSERT_EQ(harness_start_warden(&h, "none", 1, &e), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /data/file x"), "0");
+	ASSERT_EQ(access(volume_path(&h, ONE, "file"), F_OK), 0);
+	ASSERT_EQ(unlink(volume_path(&h, ONE, "file")), 0);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+}
