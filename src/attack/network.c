@@ -1,0 +1,367 @@
+/* Addresses that a sandbox must not reach. All targets of an attempt are knocked at together, so
+ * that those that never answer cost one wait. What counts is not that a connection opens (a proxy
+ * may have taken it) but that bytes come back that only the target could have sent. */
+#include "attack/attack.h"
+
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/ip_icmp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+enum {
+	KNOCKS_MAX = 160,
+	WAIT_MS = 800,
+	ANSWER_MAX = 2048,
+	SSH_PORT = 22,
+	DOCKER_PORT = 2375,
+	KUBELET_PORT = 10250,
+	METADATA_PORT = 80,
+};
+
+struct knock {
+	struct sockaddr_storage to;
+	socklen_t to_size;
+	char name[80];
+	int fd, type, error;
+	bool asked;
+	char answer[ANSWER_MAX];
+	size_t n;
+};
+
+struct knocks {
+	const struct scene *scene;
+	struct knock *v;
+	size_t n;
+};
+
+static void knocks_done(struct knocks *k)
+{
+	for (size_t i = 0; i < k->n; i++)
+		if (k->v[i].fd >= 0)
+			(void)close(k->v[i].fd);
+	free(k->v);
+}
+
+static bool fill_address(struct knock *k, const char *host, uint16_t port)
+{
+	struct sockaddr_in *v4 = (void *)&k->to;
+	struct sockaddr_in6 *v6 = (void *)&k->to;
+	char plain[64];
+	const char *zone = strchr(host, '%');
+
+	(void)snprintf(plain, sizeof plain, "%.*s", zone ? (int)(zone - host) : (int)strlen(host),
+		host);
+	if (inet_pton(AF_INET, plain, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		k->to_size = sizeof *v4;
+		return true;
+	}
+	if (inet_pton(AF_INET6, plain, &v6->sin6_addr) != 1)
+		return false;
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons(port);
+	v6->sin6_scope_id = zone ? if_nametoindex(zone + 1) : 0;
+	k->to_size = sizeof *v6;
+	return true;
+}
+
+static void knock_at(struct knocks *ks, int type, const char *host, uint16_t port)
+{
+	struct knock *k;
+
+	if (!port || ks->n == KNOCKS_MAX)
+		return;
+	if (!ks->v)
+		ks->v = XNEW_N(struct knock, KNOCKS_MAX);
+	k = &ks->v[ks->n];
+	if (!fill_address(k, host, port))
+		return;
+	ks->n++;
+	k->type = type;
+	(void)snprintf(k->name, sizeof k->name, "%s %s:%d", type == SOCK_STREAM ? "tcp" : "udp",
+		host, port);
+	k->fd = socket(k->to.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (k->fd < 0 || (connect(k->fd, (void *)&k->to, k->to_size) < 0 && errno != EINPROGRESS))
+		k->error = errno;
+}
+
+/* One question that both a canary (it answers anything) and the API understand. */
+static void ask(const struct knocks *ks, struct knock *k)
+{
+	char text[256];
+	int n = snprintf(text, sizeof text,
+		"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nX-Mark: %s\r\n"
+		"Connection: close\r\n\r\n",
+		ks->scene->mark);
+
+	k->asked = true;
+	if (send(k->fd, text, (size_t)n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+		k->error = errno;
+}
+
+static void knock_ready(const struct knocks *ks, struct knock *k, short events)
+{
+	ssize_t n;
+
+	if (!k->asked && events & (POLLOUT | POLLERR | POLLHUP)) {
+		socklen_t size = sizeof k->error;
+
+		(void)getsockopt(k->fd, SOL_SOCKET, SO_ERROR, &k->error, &size);
+		if (k->error == 0)
+			ask(ks, k);
+		return;
+	}
+	if (!(events & (POLLIN | POLLERR | POLLHUP)))
+		return;
+	n = recv(k->fd, k->answer + k->n, sizeof k->answer - 1 - k->n, 0);
+	if (n > 0)
+		k->n += (size_t)n;
+	else if (n == 0)
+		k->error = ECONNRESET;
+	else if (errno != EAGAIN)
+		k->error = errno;
+	if (k->n == sizeof k->answer - 1)
+		k->error = ECONNRESET;
+}
+
+static void knock_all(const struct knocks *ks)
+{
+	int64_t until_ms = time_now_ms() + WAIT_MS, left_ms;
+	struct pollfd p[KNOCKS_MAX];
+
+	while ((left_ms = until_ms - time_now_ms()) > 0) {
+		int open_ones = 0;
+
+		for (size_t i = 0; i < ks->n; i++) {
+			const struct knock *k = &ks->v[i];
+
+			p[i] = (struct pollfd){ .fd = k->error ? -1 : k->fd,
+				.events = k->asked ? POLLIN : POLLOUT };
+			open_ones += p[i].fd >= 0;
+		}
+		if (open_ones == 0 || poll(p, ks->n, (int)left_ms) <= 0)
+			break;
+		for (size_t i = 0; i < ks->n; i++)
+			if (p[i].fd >= 0 && p[i].revents)
+				knock_ready(ks, &ks->v[i], p[i].revents);
+	}
+}
+
+/* Whose words these are. */
+static const char *speaker(const struct knocks *ks, const struct knock *k)
+{
+	if (ks->scene->mark[0] && memmem(k->answer, k->n, ks->scene->mark, strlen(ks->scene->mark)))
+		return "the one who must not be reached";
+	if (memmem(k->answer, k->n, "\"openapi\"", 9))
+		return "the API";
+	return NULL;
+}
+
+/* strict: nobody at all may answer there. */
+static void judge_all(const struct knocks *ks, bool strict, struct finding *f)
+{
+	knock_all(ks);
+	for (size_t i = 0; i < ks->n; i++) {
+		const struct knock *k = &ks->v[i];
+		const char *who = speaker(ks, k);
+
+		if (who)
+			escaped(f, "%s answers, and it is %s", k->name, who);
+		else if (k->n && strict)
+			escaped(f, "%s answers: %.24s", k->name, k->answer);
+		else if (k->asked && k->type == SOCK_STREAM)
+			contained(f, "%s is taken by somebody else, and says nothing of the target",
+				k->name);
+		else
+			refused_with(f, k->error ? k->error : ETIMEDOUT, "%s", k->name);
+	}
+}
+
+/* ---- where to ---- */
+
+/* The default route's gateway, as text; false: there is none. */
+static bool find_gateway(char text[INET_ADDRSTRLEN])
+{
+	CLEANUP(buf_done) struct buf table = BUF_INIT(1 << 20);
+	struct str rest, line;
+	struct in_addr gateway;
+	unsigned to, by;
+	char name[32];
+
+	if (file_read(AT_FDCWD, "/proc/net/route", &table, NULL) < 0)
+		return false;
+	rest = buf_str(&table);
+	while (str_split(&rest, '\n', &line)) {
+		char copy[256];
+
+		(void)snprintf(copy, sizeof copy, "%.*s", STR_ARG(line));
+		if (sscanf(copy, "%31s %x %x", name, &to, &by) != 3 || to != 0 || by == 0)
+			continue;
+		gateway.s_addr = by;
+		return inet_ntop(AF_INET, &gateway, text, INET_ADDRSTRLEN) != NULL;
+	}
+	return false;
+}
+
+static void each_host(struct knocks *ks, int type, uint16_t port)
+{
+	for (size_t i = 0; i < ks->scene->n_hosts; i++) {
+		char host[64];
+
+		(void)snprintf(host, sizeof host, "%.*s", STR_ARG(ks->scene->hosts[i]));
+		knock_at(ks, type, host, port);
+	}
+}
+
+static void metadata(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	static const char *const addresses[] = { "169.254.169.254", "169.254.170.2",
+		"169.254.169.253", "100.100.100.200", "192.0.0.192", "fd00:ec2::254" };
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		knock_at(&ks, SOCK_STREAM, addresses[i], METADATA_PORT);
+		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
+	}
+	judge_all(&ks, true, f);
+}
+
+static void link_local(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	static const char *const addresses[] = { "169.254.0.1", "169.254.1.1", "224.0.0.1",
+		"255.255.255.255", "fe80::1%eth0", "ff02::1%eth0", "ff02::2%eth0" };
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
+	}
+	judge_all(&ks, true, f);
+}
+
+static void gateway(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+	char text[INET_ADDRSTRLEN];
+
+	(void)a;
+	if (!find_gateway(text)) {
+		refused(f, "there is no gateway");
+		return;
+	}
+	knock_at(&ks, SOCK_STREAM, text, scene->canary_port);
+	knock_at(&ks, SOCK_DGRAM, text, scene->canary_port);
+	knock_at(&ks, SOCK_STREAM, text, scene->api_port);
+	knock_at(&ks, SOCK_STREAM, text, SSH_PORT);
+	knock_at(&ks, SOCK_STREAM, text, DOCKER_PORT);
+	knock_at(&ks, SOCK_STREAM, text, KUBELET_PORT);
+	judge_all(&ks, true, f);
+}
+
+static void loopback(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	static const char *const addresses[] = { "127.0.0.1", "127.0.0.53", "127.1.2.3", "0.0.0.0",
+		"::1", "::ffff:127.0.0.1", "::" };
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
+		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
+		knock_at(&ks, SOCK_STREAM, addresses[i], scene->api_port);
+	}
+	judge_all(&ks, false, f);
+}
+
+static void host_addresses(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	each_host(&ks, SOCK_STREAM, scene->canary_port);
+	each_host(&ks, SOCK_DGRAM, scene->canary_port);
+	each_host(&ks, SOCK_STREAM, SSH_PORT);
+	judge_all(&ks, false, f);
+}
+
+static void api_address(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+	char text[INET_ADDRSTRLEN];
+
+	(void)a;
+	each_host(&ks, SOCK_STREAM, scene->api_port);
+	knock_at(&ks, SOCK_STREAM, "127.0.0.1", scene->api_port);
+	if (find_gateway(text))
+		knock_at(&ks, SOCK_STREAM, text, scene->api_port);
+	judge_all(&ks, false, f);
+}
+
+static void neighbour(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	if (!scene->neighbour)
+		return;
+	knock_at(&ks, SOCK_STREAM, scene->neighbour, NEIGHBOUR_PORT);
+	knock_at(&ks, SOCK_DGRAM, scene->neighbour, NEIGHBOUR_PORT);
+	knock_at(&ks, SOCK_STREAM, scene->neighbour, GUEST_PORT);
+	judge_all(&ks, true, f);
+}
+
+static void ping_neighbour(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP);
+	struct icmphdr echo = { .type = ICMP_ECHO };
+	struct timeval wait = { .tv_usec = 700 * 1000 };
+	struct knock k = { 0 };
+	char answer[256];
+
+	(void)a;
+	if (!scene->neighbour || !fill_address(&k, scene->neighbour, 1))
+		return;
+	if (fd < 0) {
+		refused_with(f, errno, "ping socket");
+		return;
+	}
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+	if (sendto(fd, &echo, sizeof echo, 0, (void *)&k.to, k.to_size) < 0)
+		refused_with(f, errno, "ping %s", scene->neighbour);
+	else if (recv(fd, answer, sizeof answer, 0) > 0)
+		escaped(f, "the neighbour answers to ping");
+	else
+		refused_with(f, errno == EAGAIN ? ETIMEDOUT : errno, "ping %s", scene->neighbour);
+}
+
+/* The guest's control routes, from inside. It listens where no program of the sandbox can knock. */
+static void guest_inside(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	static const char *const addresses[] = { "127.0.0.1", "::1", "0.0.0.0" };
+	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
+
+	(void)a;
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++)
+		knock_at(&ks, SOCK_STREAM, addresses[i], GUEST_PORT);
+	judge_all(&ks, true, f);
+}
+
+static const struct attempt attempts[] = {
+	{ "metadata", "reach the cloud's metadata addresses", metadata, NULL },
+	{ "link-local", "reach link-local and multicast addresses, IPv4 and IPv6", link_local,
+		NULL },
+	{ "gateway", "reach the gateway's ports", gateway, NULL },
+	{ "loopback", "reach the host's loopback", loopback, NULL },
+	{ "host", "reach the host by its own addresses", host_addresses, NULL },
+	{ "api", "reach the API's own address", api_address, NULL },
+	{ "neighbour", "reach another sandbox by address", neighbour, NULL },
+	{ "ping", "ping another sandbox", ping_neighbour, NULL },
+	{ "guest", "reach the guest's control routes from inside", guest_inside, NULL },
+};
+FAMILY(network, attempts);

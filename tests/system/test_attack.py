@@ -1,0 +1,196 @@
+"""Atoll attacks itself: zero escapes, everything tried, and probes that can fail."""
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import threading
+import unittest
+
+from harness.server import ROOT, template_cache
+
+PROGRAM = pathlib.Path(os.environ['ATOLL_TEST_BIN'])
+PROBE = PROGRAM.parent / 'atoll-probe'
+
+# What is promised to be tried, and the attempts that do.
+PROMISED = {
+    "writing the runtime's own binary through /proc/*/exe":
+        ['fds.runtime', 'descriptors.reexecute', 'files.runtime', 'host.programs'],
+    'leaked descriptors and working directories at start and at exec':
+        ['fds.inherited', 'fds.directory', 'descriptors.directory', 'proc.init-descriptors'],
+    'symlinked /dev/null, /proc, /sys, /dev/pts in a hostile template':
+        ['templates.proc', 'templates.proc-up', 'templates.sys', 'templates.dev', 'templates.null',
+         'templates.pts', 'templates.plain'],
+    'file API traversal': ['files.dots', 'files.magic-links', 'files.symlinks', 'files.compose',
+                           'files.strange', 'files.layer', 'files.switches'],
+    'helpers that the kernel runs':
+        ['proc.release-agent', 'proc.core-pattern', 'proc.uevent-helper', 'proc.modprobe',
+         'proc.binfmt-misc', 'proc.sysrq'],
+    'raw devices': ['devices.memory', 'devices.kmsg', 'devices.fuse', 'devices.loop', 'devices.disks',
+                    'devices.mknod', 'devices.listed'],
+    'open_by_handle_at': ['kernel.open-by-handle'],
+    'kernel interfaces': ['kernel.modules', 'kernel.kexec', 'kernel.bpf', 'kernel.perf',
+                          'kernel.userfaultfd', 'kernel.keyctl', 'kernel.io-uring', 'foreign.af-alg',
+                          'foreign.af-alg-int80', 'foreign.af-alg-socketcall', 'foreign.x32'],
+    'nested user namespaces': ['namespaces.unshare', 'namespaces.overlay', 'namespaces.nftables',
+                               'namespaces.fuse'],
+    'shared page cache and base layers':
+        ['layers.dirty-pipe', 'layers.dirty-cow', 'layers.map', 'files.layer', 'host.layers'],
+    'control and abstract sockets': ['neighbours.control', 'neighbours.abstract',
+                                     'neighbours.sockets', 'neighbours.listed'],
+    "other sandboxes' processes, /proc and signals":
+        ['proc.processes', 'proc.signals', 'host.processes'],
+    'terminals': ['terminal.tiocsti', 'logs.escapes'],
+    'addresses': ['network.metadata', 'network.link-local', 'network.gateway', 'network.loopback',
+                  'network.host', 'network.api', 'network.neighbour', 'addresses.reuse'],
+    'ARP and ND spoofing': ['frames.arp', 'frames.nd', 'frames.spoofed', 'host.neighbours',
+                            'host.heard'],
+    'proxy confusion': ['edge.confusion', 'edge.control', 'edge.framing', 'edge.key'],
+    'clone uniqueness': ['clones.unique', 'clones.tokens'],
+    'mount-target symlink races on volumes':
+        ['volumes.target-far', 'volumes.target-above', 'volumes.target-up', 'volumes.target-proc',
+         'volumes.target-self', 'volumes.target-changed'],
+    'setuid and file capabilities on volumes': ['volumes.set-user-id', 'volumes.capabilities'],
+    'volumes from outside': ['volumes.links', 'volumes.strange'],
+    'archive and upload bombs': ['bombs.gzip', 'bombs.upload', 'archives.traversal'],
+}
+BOTH = ('fds.', 'files.chroot', 'mounts.', 'layers.', 'proc.', 'devices.', 'kernel.', 'foreign.',
+        'namespaces.', 'neighbours.', 'network.', 'frames.')
+
+
+def attack(program, *options):
+    """Its exit status and its document."""
+    run = subprocess.run([program, 'doctor', '--attack', '--json', '--template-cache',
+                          template_cache(), *options], capture_output=True, text=True, timeout=500,
+                         check=False)
+    try:
+        return run.returncode, json.loads(run.stdout)
+    except json.JSONDecodeError:
+        raise AssertionError(f'no document, status {run.returncode}: {run.stderr}') from None
+
+
+class Attacked(unittest.TestCase):
+    def check(self, status, answer):
+        bad = [a for a in answer['attempts'] if a['verdict'] in ('ESCAPED', 'inconclusive')]
+        self.assertEqual(bad, [])
+        self.assertEqual((status, answer['ESCAPED'], answer['inconclusive']), (0, 0, 0))
+        self.assertEqual(len(answer['attempts']), answer['refused'] + answer['contained'])
+        made = {a['name'] for a in answer['attempts']}
+        for item, names in PROMISED.items():
+            self.assertLessEqual(set(names), made, item)
+        for who in ('user', 'root'):
+            names = {a['name'] for a in answer['attempts'] if a['as'] == who}
+            for start in BOTH:
+                self.assertTrue(any(name.startswith(start) for name in names), (who, start))
+        for a in answer['attempts']:
+            self.assertTrue(a['title'] and a['evidence'], a)
+
+    def test_this_server(self):
+        """With something to be reached at the metadata address, which the firewall must hide."""
+        address = ['169.254.169.254/32', 'dev', 'lo']
+        subprocess.run(['ip', 'address', 'add', *address], check=True)
+        self.addCleanup(subprocess.run, ['ip', 'address', 'del', *address], check=True)
+        left = {path.name for path in template_cache().iterdir()}
+        status, answer = attack(PROGRAM)
+        self.check(status, answer)
+        self.assertFalse(answer['ownServer'])
+        self.assertEqual({path.name for path in template_cache().iterdir()}, left)
+
+    @unittest.skipUnless((ROOT / 'build/atoll-probe').exists(), 'there is no release build')
+    def test_a_server_of_its_own(self):
+        status, answer = attack(ROOT / 'build/atoll', '--api-url', 'http://127.0.0.1:9')
+        self.check(status, answer)
+        self.assertTrue(answer['ownServer'])
+
+
+# Where nothing stands in the way these must succeed: else they would not be seen in a sandbox.
+SUCCEED_OUTSIDE = {
+    'fds.inherited', 'files.secret', 'mounts.listed', 'mounts.paths', 'mounts.places',
+    'mounts.uncover', 'mounts.remount', 'layers.redirect', 'proc.core-pattern', 'proc.switches',
+    'proc.write-proc', 'proc.write-sys', 'proc.init-files', 'proc.init-trace',
+    'proc.init-descriptors', 'proc.processes', 'proc.uid-map', 'proc.gid-map', 'proc.capabilities',
+    'devices.kmsg', 'devices.mknod', 'devices.listed', 'devices.nodes', 'kernel.kexec', 'kernel.bpf',
+    'kernel.mount', 'kernel.open-by-handle', 'kernel.clock', 'kernel.administration',
+    'kernel.personality', 'namespaces.unshare', 'namespaces.clone', 'namespaces.clone3',
+    'namespaces.setns', 'namespaces.overlay', 'namespaces.nftables', 'namespaces.own-nftables',
+    'neighbours.abstract', 'neighbours.listed', 'neighbours.memory', 'network.metadata',
+    'network.loopback', 'network.host', 'network.neighbour',
+}
+
+
+@contextlib.contextmanager
+def canary(mark):
+    """What atoll doctor has on its host, in small."""
+    with socket.create_server(('0.0.0.0', 0)) as listener, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f'\0atoll-host-{mark}')
+        abstract.listen()
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = listener.accept()
+                    with link:
+                        link.sendall(mark.encode())
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+class Outside(unittest.TestCase):
+    """The probe where no sandbox is: many attempts must be seen to succeed."""
+
+    def test_probes_can_fail(self):
+        mark = 'outsidemarkabcdefghi'
+        address = ['169.254.169.254/32', 'dev', 'lo']
+        subprocess.run(['ip', 'address', 'add', *address], check=True)
+        self.addCleanup(subprocess.run, ['ip', 'address', 'del', *address], check=True)
+        subprocess.run([PROBE, '--serve', '--mark', mark], check=True)
+        self.addCleanup(self.stop_neighbour, mark)
+        with tempfile.NamedTemporaryFile('w') as secret, canary(mark) as port:
+            secret.write(mark)
+            secret.flush()
+            run = subprocess.run([PROBE, '--mark', mark, '--canary-port', str(port), '--host',
+                                  '127.0.0.1', '--neighbour', '127.0.0.1', '--secret', secret.name,
+                                  '--path', '/dev/pts'], pass_fds=[secret.fileno()], text=True,
+                                 capture_output=True, timeout=300, check=True)
+        lines = [line.split('\t') for line in run.stdout.splitlines()]
+        self.assertEqual(lines[-1], ['end', str(len(lines) - 1)])
+        escaped = {line[0] for line in lines if line[1] == 'ESCAPED'}
+        self.assertLessEqual(SUCCEED_OUTSIDE, escaped)
+        self.assertGreater(len(lines), 90)
+
+    def stop_neighbour(self, mark):
+        for comm in pathlib.Path('/proc').glob('[0-9]*/comm'):
+            with contextlib.suppress(OSError):
+                if comm.read_text().strip() == mark[:12]:
+                    os.kill(int(comm.parent.name), 9)
+        for path in ('/tmp/atoll-probe-heard', f'/dev/shm/{mark}', f'/dev/mqueue/{mark}'):
+            pathlib.Path(path).unlink(missing_ok=True)
+        for line in pathlib.Path('/proc/sysvipc/shm').read_text().splitlines()[1:]:
+            key, ident, *_ = line.split()
+            if int(key) == mark_key(mark):
+                subprocess.run(['ipcrm', '-m', ident], check=False)
+
+    def test_a_list_without_attacking(self):
+        run = subprocess.run([PROBE, '--list', '--family', 'kernel'], capture_output=True, text=True,
+                             timeout=30, check=True)
+        lines = run.stdout.splitlines()
+        self.assertEqual(lines[-1], f'end\t{len(lines) - 1}')
+        self.assertTrue(all(line.startswith('kernel.') for line in lines[:-1]))
+        self.assertEqual(subprocess.run([PROBE, '--nonsense'], stderr=subprocess.DEVNULL, timeout=30,
+                                        check=False).returncode, 2)
+
+
+def mark_key(mark):
+    """As the probe makes it: FNV-1a, odd, as a signed number."""
+    key = 2166136261
+    for byte in mark.encode():
+        key = ((key ^ byte) * 16777619) & 0xffffffff
+    key |= 1
+    return key - (1 << 32) if key >> 31 else key
+
+
+if __name__ == '__main__':
+    unittest.main()
