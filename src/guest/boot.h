@@ -5,8 +5,8 @@
  *what the settings mean, leaves a descriptor of the host open.
  *
  * The order in main():
- *	if (!boot_is_wanted()) development mode, `--listen ADDRESS`
- *	boot_prepare(&boot, &e);	sealed in, nobody's yet: a good time for all set-up
+ *	boot_place() == BOOT_NOWHERE	development mode, `--listen ADDRESS`
+ *	boot_prepare(place, &boot, &e);	sealed in, nobody's yet: a good time for all set-up
  *	boot_wait(&boot, &e);		perhaps for hours; from here on somebody waits for us
  *	... read boot.settings_fd ...
  *	boot_ready(&boot, 0, "");	or: boot_ready(&boot, e.code, e.msg), then exit
@@ -19,24 +19,32 @@
 struct boot {
 	int listen_fd; /* listening Unix stream socket, not accepted from yet; non-blocking, CLOEXEC
 			*/
+	int dial_fd; /* the same, for ports of the sandbox; -EBADF where the host reaches them itself */
 	int settings_fd; /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
 	int warden_fd;   /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
 };
 #define BOOT_INIT                                                               \
 	{                                                                       \
-		.listen_fd = -EBADF, .settings_fd = -EBADF, .warden_fd = -EBADF \
+		.listen_fd = -EBADF, .dial_fd = -EBADF, .settings_fd = -EBADF,  \
+		.warden_fd = -EBADF                                             \
 	}
 
-/* True when a warden started this program: PID 1 with a SOCK_SEQPACKET socket as descriptor 3. */
-bool boot_is_wanted(void);
+/* Where this program was started: PID 1 with a SOCK_SEQPACKET socket of the warden's. */
+enum boot_place {
+	BOOT_NOWHERE,   /* by somebody else */
+	BOOT_SLOT,      /* by the warden itself */
+	BOOT_GVISOR,    /* by an engine that the first guest has started: engine.h */
+	BOOT_CONTAINER,
+};
+enum boot_place boot_place(int argc, char *const argv[]);
 
 /* Prepares the sandbox and waits for its root. On success the process is PID 1 in the sandbox: its
  * root is the template's, its capabilities and system calls are restricted, cwd is "/", umask 022,
  * no other descriptor than 0-2 (all /dev/null) and those in *ret is open, and listen_fd may be
  * listened on. On failure the warden has been told and the caller only exits. -ECANCELED: the
  * warden has no use for this process (end of file): exit 0 without a word. */
-int boot_prepare(struct boot *ret, struct err *e);
+int boot_prepare(enum boot_place place, struct boot *ret, struct err *e);
 /* Waits until the sandbox is given out, and fills in settings_fd and id. Fails as boot_prepare. */
 int boot_wait(struct boot *b, struct err *e);
 

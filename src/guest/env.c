@@ -1,4 +1,5 @@
 #include "guest/env.h"
+#include "guest/trust.h"
 
 struct env {
 	struct arena *arena;
@@ -44,7 +45,7 @@ struct system_var {
 
 enum {
 	SYSTEM_VARS = 3,
-	USER_VARS = 4,
+	USER_VARS = 7,
 };
 
 static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM_VARS])
@@ -57,6 +58,18 @@ static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM
 	if (s->template_id)
 		out[n++] = (struct system_var){ "E2B_TEMPLATE_ID", s->template_id };
 	return n;
+}
+
+/* For programs that bring their own list of authorities instead of the system's. */
+static void set_trust(struct env *env, const struct settings *s)
+{
+	if (!s->is_trusted)
+		return;
+	set(env, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_FILE));
+	if (s->has_bundle) {
+		set(env, STR("REQUESTS_CA_BUNDLE"), STR(TRUST_BUNDLE));
+		set(env, STR("SSL_CERT_FILE"), STR(TRUST_BUNDLE));
+	}
 }
 
 int env_build(struct arena *a, const struct settings *s, const struct user *user,
@@ -74,6 +87,7 @@ int env_build(struct arena *a, const struct settings *s, const struct user *user
 	set(&env, STR("HOME"), str_of(user->home));
 	set(&env, STR("USER"), str_of(user->name));
 	set(&env, STR("LOGNAME"), str_of(user->name));
+	set_trust(&env, s);
 	set_all(&env, &s->env);
 	for (size_t i = 0; i < n_vars; i++)
 		set(&env, str_of(vars[i].name), str_of(vars[i].value));

@@ -6,6 +6,7 @@
 #include "guest/path.h"
 #include "guest/rpc.h"
 #include "guest/watch-book.h"
+#include "guest/trust.h"
 
 #include <sys/stat.h>
 
@@ -88,6 +89,8 @@ static void init_body(void *arg, int r, struct str body)
 	if (r == 0)
 		r = settings_apply(&call->guest->settings, body.n ? body : STR("{}"), SETTINGS_INIT,
 			&e);
+	if (r == 0)
+		trust_install(&call->guest->settings);
 	free(call);
 	if (r == -EPROTO || r == -ECONNRESET) {
 		http_abort(x);

@@ -1,6 +1,8 @@
 /* atoll-guest: boots into its sandbox and serves, or, with --listen, serves where it stands. */
 #include "guest/boot.h"
 #include "guest/guest.h"
+#include "guest/ports.h"
+#include "guest/trust.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -9,6 +11,7 @@
 
 enum {
 	SETTINGS_MAX_BYTES = 4 << 20,
+	MACHINE_ID_SIZE = 32, /* hexadecimal digits */
 	/* Who talks to us is our own edge, which has its own deadlines for clients; a paused
 	 * sandbox must not find all its streams expired when it wakes. */
 	STALL_MS = 3600 * 1000,
@@ -17,6 +20,7 @@ enum {
 struct program {
 	struct guest guest;
 	struct http_server *server;
+	struct ports ports;
 	struct loop *loop;
 };
 
@@ -64,8 +68,21 @@ static int read_settings(struct guest *g, int fd, struct err *e)
 	return r < 0 ? err_wrap(e, r, "settings") : 0;
 }
 
+/* The same for all of a sandbox's life, and never that of the one it was forked from. */
+static void write_machine_id(const char *sandbox_id)
+{
+	uint8_t digest[SHA256_SIZE];
+	char text[MACHINE_ID_SIZE + 2];
+
+	sha256(sandbox_id, strlen(sandbox_id), digest);
+	hex_encode(digest, MACHINE_ID_SIZE / 2, text);
+	text[MACHINE_ID_SIZE] = '\n';
+	(void)file_replace(AT_FDCWD, "/etc/machine-id", str_make(text, MACHINE_ID_SIZE + 1), 0444,
+		NULL);
+}
+
 /* What programs inside look at to know where they are. */
-static void write_marks(const struct settings *s)
+static void write_marks(struct settings *s)
 {
 	const struct {
 		const char *name, *value;
@@ -75,6 +92,9 @@ static void write_marks(const struct settings *s)
 		{ "/run/e2b/.E2B_TEMPLATE_ID", s->template_id },
 	};
 
+	trust_install(s);
+	if (s->sandbox_id)
+		write_machine_id(s->sandbox_id);
 	(void)mkdir("/run/e2b", 0755);
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
 		if (marks[i].value)
@@ -104,6 +124,7 @@ static void tear_down(struct program *p)
 	struct loop_task last = { 0 };
 
 	guest_done(&p->guest);
+	ports_done(&p->ports);
 	p->server = http_server_free(p->server);
 	/* What was to be freed at the end of the turn is freed in one more. */
 	loop_defer(p->loop, &last, last_turn, p->loop);
@@ -111,11 +132,11 @@ static void tear_down(struct program *p)
 	p->loop = loop_free(p->loop);
 }
 
-static int run_booted(struct program *p)
+static int run_booted(struct program *p, enum boot_place place)
 {
 	struct boot boot = BOOT_INIT;
 	struct err e = { 0 };
-	int r = boot_prepare(&boot, &e);
+	int r = boot_prepare(place, &boot, &e);
 
 	if (r < 0)
 		return r == -ECANCELED ? 0 : 1;
@@ -126,6 +147,8 @@ static int run_booted(struct program *p)
 		r = guest_init(&p->guest, p->loop, &e);
 	if (r == 0)
 		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
+	if (r == 0 && boot.dial_fd >= 0)
+		r = ports_take(&p->ports, p->loop, TAKE_FD(boot.dial_fd), &e);
 	if (r == 0) {
 		r = boot_wait(&boot, &e);
 		if (r < 0)
@@ -199,11 +222,12 @@ static int usage(void)
 int main(int argc, char **argv)
 {
 	const char *address = NULL, *settings = NULL;
+	enum boot_place place = boot_place(argc, argv);
 	struct program p = { 0 };
 	struct err e = { 0 };
 
-	if (boot_is_wanted())
-		return run_booted(&p);
+	if (place != BOOT_NOWHERE)
+		return run_booted(&p, place);
 	for (int i = 1; i < argc; i++) {
 		bool has_value = i + 1 < argc;
 

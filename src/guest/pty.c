@@ -10,6 +10,23 @@ int pty_resize(int master, struct pty_size size, struct err *e)
 	return ioctl(master, TIOCSWINSZ, &ws) < 0 ? err_sys(e, -errno, "resize") : 0;
 }
 
+/* By descriptor: right whatever is mounted on /dev/pts. gVisor knows them by name only, and there
+ * nothing else can be mounted. */
+static int open_slave(int master)
+{
+	int flags = O_RDWR | O_NOCTTY | O_CLOEXEC;
+	int fd = ioctl(master, TIOCGPTPEER, flags);
+	unsigned number;
+	char path[32];
+
+	if (fd >= 0 || errno != ENOTTY)
+		return fd;
+	if (ioctl(master, TIOCGPTN, &number) < 0)
+		return -1;
+	(void)snprintf(path, sizeof path, "/dev/pts/%u", number);
+	return open(path, flags | O_NOFOLLOW);
+}
+
 int pty_open(struct pty_size size, uid_t uid, int *ret_master, int *ret_slave, struct err *e)
 {
 	cleanup_close int master = -EBADF, slave = -EBADF;
@@ -20,8 +37,7 @@ int pty_open(struct pty_size size, uid_t uid, int *ret_master, int *ret_slave, s
 		return err_sys(e, -errno, "open /dev/ptmx");
 	if (ioctl(master, TIOCSPTLCK, &locked) < 0)
 		return err_sys(e, -errno, "unlock the terminal");
-	/* By descriptor: right whatever is mounted on /dev/pts. */
-	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	slave = open_slave(master);
 	if (slave < 0)
 		return err_sys(e, -errno, "open the terminal");
 	r = pty_resize(master, size, e);

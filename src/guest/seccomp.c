@@ -148,6 +148,7 @@ static const struct special {
 } specials[] = {
 #if defined(__x86_64__)
 	{ SYS_socket, SOCKET },
+	{ SYS_socketpair, SOCKET },
 	{ SYS_clone, CLONE },
 	{ SYS_personality, PERSONALITY },
 	{ SYS_unshare, UNSHARE },
@@ -155,6 +156,7 @@ static const struct special {
 	{ SYS_personality, PERSONALITY },
 	{ SYS_unshare, UNSHARE },
 	{ SYS_socket, SOCKET },
+	{ SYS_socketpair, SOCKET },
 	{ SYS_clone, CLONE },
 #endif
 	/* Its flags lie in memory, where a filter cannot look. */

@@ -3,15 +3,17 @@
 enum {
 	SETTINGS_MAX_BYTES = 8 << 20,
 	SETTINGS_MAX_ENV = 4096,
+	SETTINGS_MAX_AUTHORITY = 64 << 10,
 };
 
 struct document {
 	struct json_map env;
 	struct str token, default_user, workdir, start_cmd, sandbox_id, template_id, timestamp;
+	struct str authority;
 	struct json_int cpu_count, memory_mb;
 };
 
-/* E2B's orchestrator sends more (volumes, certificates ...): unknown keys are somebody else's. */
+/* E2B's orchestrator sends more (volumes ...): unknown keys are somebody else's. */
 static const struct json_field document_fields[] = {
 	JSON_FIELD(struct document, env, "envVars", JSON_MAP, .flags = JSON_LAX,
 		.max = SETTINGS_MAX_ENV),
@@ -22,6 +24,8 @@ static const struct json_field document_fields[] = {
 	JSON_FIELD(struct document, sandbox_id, "sandboxId", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct document, template_id, "templateId", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct document, timestamp, "timestamp", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct document, authority, "caBundle", JSON_STR, .flags = JSON_LAX,
+		.max = SETTINGS_MAX_AUTHORITY),
 	JSON_FIELD(struct document, cpu_count, "cpuCount", JSON_INT, .flags = JSON_LAX, .min = 0,
 		.max = 4096),
 	JSON_FIELD(struct document, memory_mb, "memoryMB", JSON_INT, .flags = JSON_LAX, .min = 0,
@@ -44,6 +48,7 @@ void settings_done(struct settings *s)
 	free(s->start_cmd);
 	free(s->sandbox_id);
 	free(s->template_id);
+	free(s->authority);
 	*s = (struct settings){ 0 };
 }
 
@@ -97,6 +102,10 @@ int settings_apply(struct settings *s, struct str json, enum settings_trust trus
 	replace(&s->start_cmd, doc.start_cmd);
 	replace(&s->sandbox_id, doc.sandbox_id);
 	replace(&s->template_id, doc.template_id);
+	if (doc.authority.n && (!s->authority || !str_is(doc.authority, s->authority))) {
+		replace(&s->authority, doc.authority);
+		s->is_trusted = false;
+	}
 	if (doc.cpu_count.is_set)
 		s->cpu_count = doc.cpu_count.value;
 	if (doc.memory_mb.is_set)

@@ -18,6 +18,9 @@ struct settings {
 	char *sandbox_id, *template_id;
 	int64_t cpu_count, memory_mb; /* 0: not told */
 	int64_t stamp_us;             /* of the newest document that carried a timestamp */
+	char *authority; /* PEM: whom programs here shall trust besides; NULL: nobody */
+	bool is_trusted; /* it has been put where they look */
+	bool has_bundle; /* where all are that they trust */
 };
 
 void settings_init(struct settings *s);

@@ -80,8 +80,12 @@ TEST(address_families_with_a_bad_record_are_not_there)
 	static const int64_t families[] = { AF_ALG, AF_VSOCK, AF_KEY, AF_TIPC, AF_CAN,
 		AF_BLUETOOTH };
 
-	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
 		ASSERT_EQ(errno_of(SYS_socket, families[i], SOCK_DGRAM), EAFNOSUPPORT);
+		ASSERT_EQ(errno_of(SYS_socketpair, families[i], SOCK_DGRAM), EAFNOSUPPORT);
+	}
+	/* An allowed one gets as far as its missing array. */
+	ASSERT_EQ(errno_of(SYS_socketpair, AF_UNIX, SOCK_STREAM), EFAULT);
 }
 
 TEST(unknown_numbers_are_not_implemented)

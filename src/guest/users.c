@@ -135,6 +135,18 @@ void users_done(struct users *u)
 	buf_done(&u->group.text);
 }
 
+/* Whoever is root inside may put anything there; only a regular file is read, so that nothing can
+ * keep us waiting. */
+static void file_load(struct users_file *f)
+{
+	cleanup_close int fd = open(f->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	buf_clear(&f->text);
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		(void)fd_read_all(fd, &f->text);
+}
+
 static void file_refresh(struct users_file *f)
 {
 	struct stat st;
@@ -148,8 +160,7 @@ static void file_refresh(struct users_file *f)
 		st.st_size == f->seen.st_size && st.st_mtim.tv_sec == f->seen.st_mtim.tv_sec &&
 		st.st_mtim.tv_nsec == f->seen.st_mtim.tv_nsec)
 		return;
-	buf_clear(&f->text);
-	(void)file_read(AT_FDCWD, f->path, &f->text, NULL);
+	file_load(f);
 	f->seen = st;
 }
 

@@ -18,6 +18,11 @@ struct runtime_ops {
 		void *arg);
 	void (*discard)(struct runtime *rt, const char *image, done_fn done, void *arg);
 	void (*list_images)(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+	void (*set_policy)(struct runtime *rt, const char *id, const struct policy *policy,
+		done_fn done, void *arg);
+	int (*egress_sockets)(const struct runtime *rt, struct runtime_egress *ret, struct err *e);
+	const char *(*find_address)(const struct runtime *rt, uint32_t address);
+	void (*denied)(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg);
 };
 
 struct runtime { /* first member of every implementation */
@@ -25,4 +30,8 @@ struct runtime { /* first member of every implementation */
 	struct loop *loop;
 	runtime_exited_fn exited;
 	void *exited_arg;
+	runtime_lost_fn lost;
+	void *lost_arg;
+	runtime_denial_fn on_denied;
+	void *on_denied_arg;
 };

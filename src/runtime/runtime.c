@@ -1,4 +1,5 @@
 #include "runtime/runtime-internal.h"
+#include "warden/proto.h"
 
 struct runtime *runtime_free(struct runtime *rt)
 {
@@ -10,15 +11,51 @@ const char *runtime_name(const struct runtime *rt)
 	return rt->ops->name;
 }
 
+struct runtime *runtime_find(const struct runtime_set *set, struct str name, struct err *e)
+{
+	char known[RUNTIME_MAX * (RUNTIME_NAME_SIZE + 4)] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < set->n; i++) {
+		if (name.n == 0 || str_is(name, set->v[i]->ops->name))
+			return set->v[i];
+		n += (size_t)snprintf(known + n, sizeof known - n, "%s'%s'", i ? ", " : "",
+			set->v[i]->ops->name);
+	}
+	(void)err_set(e, -EINVAL, "unknown runtime '%.*s': there are %s",
+		(int)MIN(name.n, (size_t)RUNTIME_NAME_SIZE), name.p, known);
+	return NULL;
+}
+
+void runtime_set_free(struct runtime_set *set)
+{
+	while (set->n > 0) {
+		set->n--;
+		set->v[set->n] = runtime_free(set->v[set->n]);
+	}
+}
+
 void runtime_on_exited(struct runtime *rt, runtime_exited_fn fn, void *arg)
 {
 	rt->exited = fn;
 	rt->exited_arg = arg;
 }
 
+void runtime_on_lost(struct runtime *rt, runtime_lost_fn fn, void *arg)
+{
+	rt->lost = fn;
+	rt->lost_arg = arg;
+}
+
 int runtime_ready(const struct runtime *rt, struct err *e)
 {
 	return rt->ops->ready(rt, e);
+}
+
+const char *runtime_mount_problem(struct str path)
+{
+	static_assert((int)RUNTIME_MAX_MOUNTS <= (int)WARDEN_MAX_MOUNTS, "the wire takes them all");
+	return warden_path_problem(path);
 }
 
 void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done, void *arg)
@@ -68,4 +105,31 @@ void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *
 void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
 {
 	rt->ops->list_images(rt, each, done, arg);
+}
+
+void runtime_set_policy(struct runtime *rt, const char *id, const struct policy *policy,
+	done_fn done, void *arg)
+{
+	rt->ops->set_policy(rt, id, policy, done, arg);
+}
+
+int runtime_egress_sockets(const struct runtime *rt, struct runtime_egress *ret, struct err *e)
+{
+	return rt->ops->egress_sockets(rt, ret, e);
+}
+
+const char *runtime_find_address(const struct runtime *rt, uint32_t address)
+{
+	return rt->ops->find_address(rt, address);
+}
+
+void runtime_on_denied(struct runtime *rt, runtime_denial_fn fn, void *arg)
+{
+	rt->on_denied = fn;
+	rt->on_denied_arg = arg;
+}
+
+void runtime_denied(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg)
+{
+	rt->ops->denied(rt, each, done, arg);
 }

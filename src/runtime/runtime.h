@@ -7,21 +7,37 @@
 #include "base/base.h"
 #include "loop/loop.h"
 
+struct policy;
 struct runtime;
 
 enum {
 	RUNTIME_GUEST_PORT = 49983
 }; /* E2B's envd port: dialled, it is the guest's own API */
 
+/* A volume of the server's, seen in the sandbox at a path. */
+struct runtime_mount {
+	const char *volume_id, *path;
+};
+enum {
+	RUNTIME_MAX_MOUNTS = 16,
+};
+/* Why nothing can be mounted at this path; NULL: it can. */
+const char *runtime_mount_problem(struct str path);
+
 struct runtime_spec {
 	const char *id;
 	const char *template_name;
 	const char *image; /* a saved image to start from; NULL: a fresh disk */
 	int64_t cpu_count, memory_mb, disk_mb, max_pids;
-	struct str settings; /* the guest's JSON, as POST /init takes it; copied */
+	struct str settings;                /* the guest's JSON, as POST /init takes it; copied */
+	const struct runtime_mount *mounts; /* no path twice; copied */
+	size_t n_mounts;
+	/* What it may reach, from its first instruction on; NULL: everything public. Copied. */
+	const struct policy *policy;
 };
 
 typedef void (*runtime_exited_fn)(void *arg, const char *id, const struct err *why);
+typedef void (*runtime_lost_fn)(void *arg, const struct err *why);
 typedef void (*runtime_dial_fn)(void *arg, int fd, const struct err *e); /* fd < 0: -errno */
 typedef void (*runtime_each_fn)(void *arg, const char *id, bool is_frozen);
 
@@ -32,16 +48,37 @@ struct runtime_local_config {
 /* Started by root: talks to a warden that the server has executed before it gave up root. */
 int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,
 	struct runtime **ret, struct err *e);
+/* The same sandboxes run by another program of the host, which need not be there until it is asked
+ * for: "gvisor" (runsc), "runc", "crun". They share disks, saved images, volumes and network with
+ * `local`, which is borrowed and must outlive them. -ENOENT: no such name. */
+int runtime_oci_new(struct runtime *local, const char *name, struct runtime **ret, struct err *e);
 struct runtime *runtime_free(struct runtime *rt);
 DEFINE_CLEANUP(struct runtime, runtime_free)
+
+/* All that a server has, by name; the first is the default, and the last to be freed. */
+enum {
+	RUNTIME_MAX = 8,
+	RUNTIME_NAME_SIZE = 16,
+};
+struct runtime_set {
+	struct runtime *v[RUNTIME_MAX];
+	size_t n;
+};
+/* An empty name is the default's; NULL: no such runtime, and `e` names those there are. */
+struct runtime *runtime_find(const struct runtime_set *set, struct str name, struct err *e);
+void runtime_set_free(struct runtime_set *set);
 
 const char *runtime_name(const struct runtime *rt);
 /* Called when a sandbox ends that nobody asked to end, with the cause. */
 void runtime_on_exited(struct runtime *rt, runtime_exited_fn fn, void *arg);
+/* Called once when it can do nothing any more, with the cause; what it made lives on. */
+void runtime_on_lost(struct runtime *rt, runtime_lost_fn fn, void *arg);
 /* Ready to create sandboxes? 0, or why not. */
 int runtime_ready(const struct runtime *rt, struct err *e);
 
-/* Done when the guest serves. A failure leaves nothing behind. -ENOENT: no such template. */
+/* Done when the guest serves. A failure leaves nothing behind. -ENOENT: no such template.
+ * -EOPNOTSUPP: the host lacks what this runtime needs. -ESTALE: a volume is gone. -ENOTDIR: a
+ * volume's path is taken by something else than a directory. */
 void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done, void *arg);
 /* Done when nothing is left. -ENOENT: there was nothing. */
 void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg);
@@ -60,3 +97,41 @@ void runtime_save(struct runtime *rt, const char *id, const char *image, done_fn
 void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *arg);
 /* Every saved image, then done. */
 void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+
+/* ---- the network ---- */
+
+/* What a running or paused sandbox may reach from now on (NULL: everything public). When done is
+ * called the kernel follows it, and flows that are no longer allowed are cut; on failure the old
+ * policy holds. Copied. */
+void runtime_set_policy(struct runtime *rt, const char *id, const struct policy *policy,
+	done_fn done, void *arg);
+
+/* Where the kernel sends what sandboxes must not do by themselves. All are non-blocking, the
+ * runtime's own, and stay open until runtime_free:
+ * - names, by datagrams and by connections (listening): everything to port 53 of any sandbox, with
+ *   whatever destination. IP_PKTINFO is on: answer from the address that was asked.
+ * - the proxy (listening): every connection of a sandbox whose policy is by name, but those to
+ *   port 53. SO_ORIGINAL_DST is where it was meant to go.
+ * The peer's address tells the sandbox: runtime_find_address. */
+struct runtime_egress {
+	int dns_udp_fd, dns_tcp_fd, proxy_fd;
+};
+/* -EAGAIN: not ready yet. -EOPNOTSUPP: sandboxes have no network. */
+int runtime_egress_sockets(const struct runtime *rt, struct runtime_egress *ret, struct err *e);
+/* The sandbox that sends from this address (IPv4, host byte order), or that did last: it may have
+ * ended. NULL: none ever did. One that is being created is known before anything in it runs, but
+ * perhaps only in the next turn of the loop. Borrowed until then. */
+const char *runtime_find_address(const struct runtime *rt, uint32_t address);
+
+/* A packet that the kernel refused. Only some are told, the rest are counted. */
+struct runtime_denial {
+	const char *id;
+	int protocol;     /* IPPROTO_TCP ... */
+	uint32_t address; /* where it was meant to go; IPv4, host byte order */
+	uint16_t port;    /* 0: the protocol has none */
+};
+typedef void (*runtime_denial_fn)(void *arg, const struct runtime_denial *what);
+void runtime_on_denied(struct runtime *rt, runtime_denial_fn fn, void *arg);
+/* How many packets the kernel has refused of each sandbox that had any, then done. */
+typedef void (*runtime_denied_fn)(void *arg, const char *id, uint64_t packets);
+void runtime_denied(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg);

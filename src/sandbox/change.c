@@ -1,11 +1,21 @@
 /* Pausing and resuming. One change at a time with a sandbox: who comes meanwhile waits in its list
- * and looks again afterwards, by id, since it may be gone by then.
+ * and looks again afterwards, by id, since it may be gone by then. Who waited for the very change
+ * it asked for finds it made, and that is its answer: of five who pause at once, all have paused
+ * it.
  *
  * The order of the steps is what a crash may leave behind: memory is frozen before the row says
  * paused and thawed before it says running, so reconciling only has to make the kernel follow the
  * row. A disk is saved before the row names the image, and the image goes only after the row has
  * stopped naming it; an image that no row names is removed at the next start. */
 #include "sandbox/sandbox-internal.h"
+
+enum {
+	/* Who asks for a change that was made this recently asked together with whoever made it: it
+	 * takes less time here than requests that were sent at once may lie apart. A pause must be
+	 * told from a second one by the same client, which is known by having been answered. */
+	PAUSED_TOGETHER_MS = 100,
+	RESUMED_TOGETHER_MS = 1000,
+};
 
 /* ---- operations that wait their turn ---- */
 
@@ -15,10 +25,12 @@ static void op_try(void *arg)
 	struct live *live =
 		live_find(op->book, op->team_id[0] ? op->team_id : NULL, str_of(op->id));
 
-	if (live && !live_is_settled(live))
+	if (live && !live_is_settled(live)) {
+		op->waited_for = live->view.state;
 		list_append(&live->waiters, &op->node);
-	else
+	} else {
 		op->run(op, live);
+	}
 }
 
 void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
@@ -26,6 +38,7 @@ void op_start(struct op *op, struct sandbox_book *book, const char *team_id, str
 {
 	op->book = book;
 	op->run = run;
+	op->waited_for = SANDBOX_RUNNING;
 	list_init(&op->node);
 	(void)snprintf(op->team_id, sizeof op->team_id, "%s", team_id ? team_id : "");
 	(void)snprintf(op->id, sizeof op->id, "%.*s", STR_ARG(id));
@@ -72,6 +85,7 @@ struct pause {
 	struct live *live;
 	bool keep_memory;
 	int64_t began_us;
+	uint64_t asker; /* 0: nobody who could ask again */
 	char image[SANDBOX_ID_SIZE];
 	struct err e;
 	done_fn done;
@@ -105,7 +119,22 @@ static void pause_failed(struct pause *p, const struct err *e)
 	p->e = *e;
 	log_error("sandbox.pause_failed", "sandbox=%s err=%s", p->live->view.id,
 		log_quote(str_of(e->msg)));
-	runtime_resume(p->op.book->config.runtime, p->live->view.id, pause_undone, p);
+	runtime_resume(p->live->runtime, p->live->view.id, pause_undone, p);
+}
+
+/* Whoever was told that it is paused and asks again did not ask together with anybody. */
+static void tell_paused(struct pause *p, struct live *live)
+{
+	live->told[live->n_told++ % ARRAY_SIZE(live->told)] = p->asker;
+	pause_end(p, 0, NULL);
+}
+
+static bool was_told(const struct pause *p, const struct live *live)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(live->told); i++)
+		if (live->told[i] == p->asker)
+			return true;
+	return false;
 }
 
 static void pause_complete(void *arg, int r, const struct err *e)
@@ -117,8 +146,9 @@ static void pause_complete(void *arg, int r, const struct err *e)
 	log_info("sandbox.paused", "sandbox=%s memory=%d us=%" PRId64, p->live->view.id,
 		p->keep_memory, time_now_us() - p->began_us);
 	CRASH_POINT("pause.complete");
+	p->live->paused_ms = time_now_ms();
 	live_settle(p->live, SANDBOX_PAUSED);
-	pause_end(p, 0, NULL);
+	tell_paused(p, p->live);
 }
 
 static void pause_recorded(void *arg, int r, const struct err *e)
@@ -128,12 +158,12 @@ static void pause_recorded(void *arg, int r, const struct err *e)
 	CRASH_POINT("pause.recorded");
 	if (r < 0) {
 		p->live->view.image[0] = '\0';
-		runtime_discard(p->op.book->config.runtime, p->image, done_nothing, NULL);
+		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 		pause_failed(p, e);
 	} else if (p->keep_memory) {
 		pause_complete(p, 0, NULL);
 	} else {
-		runtime_destroy(p->op.book->config.runtime, p->live->view.id, pause_complete, p);
+		runtime_destroy(p->live->runtime, p->live->view.id, pause_complete, p);
 	}
 }
 
@@ -168,9 +198,20 @@ static void pause_frozen(void *arg, int r, const struct err *e)
 		pause_record(p);
 	} else {
 		make_image_name(p->image, 'p');
-		runtime_save(p->op.book->config.runtime, p->live->view.id, p->image, pause_saved,
-			p);
+		runtime_save(p->live->runtime, p->live->view.id, p->image, pause_saved, p);
 	}
+}
+
+/* It was asked for together with somebody else's pause, which was of the same kind. */
+static bool pause_was_joined(const struct pause *p, const struct live *live)
+{
+	bool memory_kept = !live->view.image[0];
+
+	if (p->keep_memory != memory_kept)
+		return false;
+	return p->op.waited_for == SANDBOX_PAUSING ||
+	       (live->paused_ms && time_now_ms() - live->paused_ms < PAUSED_TOGETHER_MS &&
+		       p->asker && !was_told(p, live));
 }
 
 static void pause_run(struct op *op, struct live *live)
@@ -183,24 +224,41 @@ static void pause_run(struct op *op, struct live *live)
 		pause_end(p, e.code, &e);
 		return;
 	}
+	if (live->view.state == SANDBOX_PAUSED && pause_was_joined(p, live)) {
+		tell_paused(p, live);
+		return;
+	}
 	if (live->view.state == SANDBOX_PAUSED) {
-		(void)err_set(&e, -EEXIST, "Sandbox \"%s\" is already paused", live->view.id);
+		(void)err_set(&e, -EEXIST, "Error pausing sandbox - sandbox '%s' is already paused",
+			live->view.id);
 		pause_end(p, e.code, &e);
 		return;
 	}
 	p->live = live;
 	p->began_us = time_now_us();
+	memset(live->told, 0, sizeof live->told);
 	live->view.state = SANDBOX_PAUSING;
 	loop_timer_cancel(&live->timer);
-	runtime_pause(op->book->config.runtime, live->view.id, pause_frozen, p);
+	runtime_pause(live->runtime, live->view.id, pause_frozen, p);
 }
 
-void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id, bool keep_memory,
-	done_fn done, void *arg)
+/* FNV-1a: askers only have to be told apart. */
+static uint64_t name_asker(struct str asker)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (size_t i = 0; i < asker.n; i++)
+		hash = (hash ^ (uint8_t)asker.p[i]) * 1099511628211u;
+	return asker.n ? hash | 1 : 0;
+}
+
+void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_pause *how, done_fn done, void *arg)
 {
 	struct pause *p = XNEW(struct pause);
 
-	p->keep_memory = keep_memory;
+	p->keep_memory = how->keep_memory;
+	p->asker = name_asker(how->asker);
 	p->done = done;
 	p->arg = arg;
 	book->in_flight++;
@@ -215,13 +273,15 @@ struct resume {
 	struct sandbox_resume how;
 	int64_t began_us;
 	char image[SANDBOX_ID_SIZE]; /* booted from: to be removed afterwards */
+	bool was_joined;             /* it runs, because somebody else resumed it meanwhile */
+	bool was_made;               /* this one brought it back */
 	sandbox_resumed_fn fn;
 	void *arg;
 };
 
-static void resume_end(struct resume *p, int r, bool resumed, const struct err *e)
+static void resume_end(struct resume *p, int r, const struct err *e)
 {
-	p->fn(p->arg, r, resumed, r < 0 ? NULL : &p->live->view, e);
+	p->fn(p->arg, r, p->was_made || p->was_joined, r < 0 ? NULL : &p->live->view, e);
 	p->op.book->in_flight--;
 	free(p);
 }
@@ -238,7 +298,7 @@ static void resume_failed(struct resume *p, int r, const struct err *e)
 			"it was gone when it was to be resumed", NULL, NULL);
 	else
 		live_settle(p->live, SANDBOX_PAUSED);
-	resume_end(p, r, false, &mine);
+	resume_end(p, r, &mine);
 }
 
 static void resume_recorded(void *arg, int r, const struct err *e)
@@ -250,11 +310,24 @@ static void resume_recorded(void *arg, int r, const struct err *e)
 		log_error("sandbox.row_failed", "sandbox=%s err=%s", p->live->view.id,
 			log_quote(str_of(e->msg)));
 	if (p->image[0])
-		runtime_discard(p->op.book->config.runtime, p->image, done_nothing, NULL);
+		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 	log_info("sandbox.resumed", "sandbox=%s us=%" PRId64, p->live->view.id,
 		time_now_us() - p->began_us);
+	p->live->resumed_ms = time_now_ms();
 	live_settle(p->live, SANDBOX_RUNNING);
-	resume_end(p, 0, true, NULL);
+	p->was_made = true;
+	resume_end(p, 0, NULL);
+}
+
+/* Asked for anew when it was resumed: whether it is paused, not ended, when its time is up. */
+static void set_auto_pause(struct sandbox *sb, struct json_bool wanted)
+{
+	enum sandbox_timeout *how = &sb->options.on_timeout;
+
+	if (wanted.is_set && !wanted.value)
+		*how = SANDBOX_TIMEOUT_KILL;
+	else if (wanted.is_set && *how == SANDBOX_TIMEOUT_KILL)
+		*how = SANDBOX_TIMEOUT_PAUSE;
 }
 
 static void resume_running(void *arg, int r, const struct err *e)
@@ -268,8 +341,10 @@ static void resume_running(void *arg, int r, const struct err *e)
 		return;
 	}
 	sb->run_started_us = time_wall_us();
-	sb->end_us = sb->run_started_us + p->how.timeout_s * 1000000;
+	sb->end_us = sb->run_started_us +
+		     MIN(p->how.timeout_s, p->op.book->config.limits.max_timeout_s) * 1000000;
 	sb->paused_us = 0;
+	set_auto_pause(sb, p->how.auto_pause);
 	sb->image[0] = '\0';
 	rows_resumed(p->op.book->config.store, sb, resume_recorded, p);
 }
@@ -300,7 +375,7 @@ static void cold_recorded(void *arg, int r, const struct err *e)
 	if (r < 0)
 		resume_failed(p, r, e);
 	else
-		runtime_destroy(p->op.book->config.runtime, p->live->view.id, cold_destroyed, p);
+		runtime_destroy(p->live->runtime, p->live->view.id, cold_destroyed, p);
 }
 
 static void cold_saved(void *arg, int r, const struct err *e)
@@ -326,10 +401,10 @@ static void connect_recorded(void *arg, int r, const struct err *e)
 		struct err gone = { 0 };
 
 		r = op_not_found(&p->op, &gone);
-		resume_end(p, r, false, &gone);
+		resume_end(p, r, &gone);
 		return;
 	}
-	resume_end(p, r, false, e);
+	resume_end(p, r, e);
 }
 
 /* A running one: its end is moved later, never earlier. */
@@ -340,7 +415,7 @@ static void connect_running(struct resume *p)
 	int64_t end_us = MIN(time_wall_us() + p->how.timeout_s * 1000000, latest_us);
 
 	if (end_us <= sb->end_us) {
-		resume_end(p, 0, false, NULL);
+		resume_end(p, 0, NULL);
 		return;
 	}
 	sb->end_us = end_us;
@@ -348,35 +423,62 @@ static void connect_running(struct resume *p)
 	rows_set_end(p->op.book->config.store, sb->id, end_us, connect_recorded, p);
 }
 
+static bool was_just_resumed(const struct live *live)
+{
+	return live->resumed_ms && time_now_ms() - live->resumed_ms < RESUMED_TOGETHER_MS;
+}
+
+/* -EEXIST, -EBUSY: it runs, and not as was asked for. -EDQUOT: one too many would run. */
+static int resume_check(const struct resume *p, const struct live *live, struct err *e)
+{
+	const char *id = live->view.id;
+
+	if (live->view.state != SANDBOX_RUNNING)
+		return quota_check(p->op.book, live->view.team_id, e);
+	if (p->op.waited_for == SANDBOX_RESUMING && p->how.cold && !live->was_booted)
+		return err_set(e, -EBUSY,
+			"Sandbox \"%s\" was just being resumed with its memory kept", id);
+	if (!p->was_joined && p->how.only_paused)
+		return err_set(e, -EEXIST, "Sandbox %s is already running", id);
+	return 0;
+}
+
+static void resume_paused(struct resume *p)
+{
+	struct runtime *runtime = p->live->runtime;
+	struct sandbox *sb = &p->live->view;
+
+	sb->state = SANDBOX_RESUMING;
+	p->live->was_booted = sb->image[0] || p->how.cold;
+	if (sb->image[0]) {
+		resume_boot(p);
+	} else if (p->how.cold) {
+		make_image_name(p->image, 'p');
+		runtime_save(runtime, sb->id, p->image, cold_saved, p);
+	} else {
+		runtime_resume(runtime, sb->id, resume_running, p);
+	}
+}
+
 static void resume_run(struct op *op, struct live *live)
 {
 	struct resume *p = container_of(op, struct resume, op);
-	struct runtime *runtime = op->book->config.runtime;
 	struct err e = { 0 };
 
-	if (!live) {
-		(void)op_not_found(op, &e);
-		resume_end(p, e.code, false, &e);
-		return;
-	}
 	p->live = live;
 	p->began_us = time_now_us();
-	if (live->view.state == SANDBOX_RUNNING && p->how.only_paused) {
-		(void)err_set(&e, -EEXIST, "Sandbox \"%s\" is already running", live->view.id);
-		resume_end(p, e.code, false, &e);
-	} else if (live->view.state == SANDBOX_RUNNING) {
+	p->was_joined = op->waited_for == SANDBOX_RESUMING ||
+			(live && p->how.only_paused && was_just_resumed(live));
+	if (!live)
+		(void)op_not_found(op, &e);
+	else
+		(void)resume_check(p, live, &e);
+	if (!live || e.code < 0)
+		resume_end(p, e.code, &e);
+	else if (live->view.state == SANDBOX_RUNNING)
 		connect_running(p);
-	} else if (live->view.image[0]) {
-		live->view.state = SANDBOX_RESUMING;
-		resume_boot(p);
-	} else if (p->how.cold) {
-		live->view.state = SANDBOX_RESUMING;
-		make_image_name(p->image, 'p');
-		runtime_save(runtime, live->view.id, p->image, cold_saved, p);
-	} else {
-		live->view.state = SANDBOX_RESUMING;
-		runtime_resume(runtime, live->view.id, resume_running, p);
-	}
+	else
+		resume_paused(p);
 }
 
 void sandbox_connect(struct sandbox_book *book, const char *team_id, struct str id,

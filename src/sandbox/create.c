@@ -21,7 +21,8 @@ void make_image_name(char out[SANDBOX_ID_SIZE], char kind)
 
 /* ---- the runtime's part ---- */
 
-static void settings_json(const struct live *live, const struct template *t, struct buf *out)
+static void settings_json(const struct live *live, const struct template *t,
+	const struct policy *policy, struct buf *out)
 {
 	char token[SANDBOX_TOKEN_SIZE];
 	struct jsonw w;
@@ -42,6 +43,8 @@ static void settings_json(const struct live *live, const struct template *t, str
 		jsonw_strz(&w, "startCmd", t->start);
 	jsonw_int(&w, "cpuCount", live->view.cpu_count);
 	jsonw_int(&w, "memoryMB", live->view.memory_mb);
+	if (policy->n_rules > 0 && live->book->config.authority.n)
+		jsonw_str(&w, "caBundle", live->book->config.authority);
 	jsonw_end_object(&w);
 }
 
@@ -49,18 +52,32 @@ static void boot(struct live *live, const struct template *base, const char *ima
 	void *arg)
 {
 	CLEANUP(buf_done) struct buf settings = BUF_INIT(8 << 20);
+	CLEANUP(arena_freep) struct arena *arena = arena_new(POLICY_BYTES);
 	const struct sandbox *sb = &live->view;
+	struct err e = { 0 };
+	struct policy policy;
+	struct runtime_mount mounts[SANDBOX_MAX_MOUNTS];
 	struct runtime_spec run = { .id = sb->id,
 		.template_name = sb->base_template,
 		.image = image && image[0] ? image : NULL,
 		.cpu_count = sb->cpu_count,
 		.memory_mb = sb->memory_mb,
 		.disk_mb = sb->disk_mb,
-		.max_pids = base->max_pids };
+		.max_pids = base->max_pids,
+		.mounts = mounts,
+		.n_mounts = sb->options.n_mounts,
+		.policy = &policy };
 
-	settings_json(live, base, &settings);
+	if (live_policy(live, arena, &policy, &e) < 0) {
+		tell_later(live->book, &e, done, arg);
+		return;
+	}
+	for (size_t i = 0; i < run.n_mounts; i++)
+		mounts[i] = (struct runtime_mount){ sb->options.mounts[i].volume_id,
+			sb->options.mounts[i].path };
+	settings_json(live, base, &policy, &settings);
 	run.settings = buf_str(&settings);
-	runtime_create(live->book->config.runtime, &run, done, arg);
+	runtime_create(live->runtime, &run, done, arg);
 	if (settings.p)
 		explicit_bzero(settings.p, settings.n);
 }
@@ -145,7 +162,7 @@ static void both_done(struct creation *c)
 	} else if (c->run_r < 0) {
 		finish(c, c->run_r, &c->run_e);
 	} else if (c->row_r < 0) {
-		runtime_destroy(book->config.runtime, live->view.id, undone, c);
+		runtime_destroy(live->runtime, live->view.id, undone, c);
 	} else {
 		CRASH_POINT("create.both");
 		live_settle(live, SANDBOX_RUNNING);
@@ -167,12 +184,12 @@ static void row_done(void *arg, int r, const struct err *e)
 		both_done(c);
 }
 
-/* The request was right, so whatever the runtime could not do is our failure and not the caller's.
- */
+/* The request was right, so whatever the runtime could not do is our failure and not the caller's;
+ * but for volumes: one may just have been removed, or its place in this tree be taken. */
 static int infrastructure(int r)
 {
 	if (r >= 0 || r == -ENOSPC || r == -EPIPE || r == -EAGAIN || r == -ETIMEDOUT ||
-		r == -EOPNOTSUPP)
+		r == -EOPNOTSUPP || r == -ESTALE || r == -ENOTDIR)
 		return r;
 	return -EIO;
 }
@@ -212,6 +229,18 @@ static int64_t count_of_team(const struct sandbox_book *book, const char *team_i
 	return n;
 }
 
+int quota_check(const struct sandbox_book *book, const char *team_id, struct err *e)
+{
+	int64_t max = book->config.limits.max_running;
+
+	if (count_of_team(book, team_id) < max)
+		return 0;
+	return err_set(e, -EDQUOT,
+		"you have reached the maximum number of concurrent E2B sandboxes (%" PRId64
+		"): kill one, or start the server with a higher --max-sandboxes",
+		max);
+}
+
 static int check(struct sandbox_book *book, const struct sandbox_spec *spec, struct err *e)
 {
 	const struct sandbox_limits *limits = &book->config.limits;
@@ -219,12 +248,7 @@ static int check(struct sandbox_book *book, const struct sandbox_spec *spec, str
 	if (spec->timeout_s < 1 || spec->timeout_s > limits->max_timeout_s)
 		return err_set(e, -ERANGE, "timeout must be from 1 to %" PRId64 " seconds",
 			limits->max_timeout_s);
-	if (count_of_team(book, spec->team_id) >= limits->max_running)
-		return err_set(e, -EDQUOT,
-			"you have reached the maximum number of concurrent E2B sandboxes (%" PRId64
-			"): kill one, or start the server with a higher --max-sandboxes",
-			limits->max_running);
-	return 0;
+	return quota_check(book, spec->team_id, e);
 }
 
 int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
@@ -238,6 +262,7 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 	if (!snap) {
 		r = template_find(book->config.templates, spec->template_name, &ret->t, e);
 		(void)snprintf(ret->base_template, sizeof ret->base_template, "%s", ret->t.name);
+		(void)snprintf(ret->runtime, sizeof ret->runtime, "%s", ret->t.runtime);
 		return r;
 	}
 	r = template_find(book->config.templates, str_of(snap->base_template), &ret->t, e);
@@ -245,6 +270,7 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 		return err_wrap(e, r, "the snapshot's tree");
 	(void)snprintf(ret->base_template, sizeof ret->base_template, "%s", snap->base_template);
 	(void)snprintf(ret->image, sizeof ret->image, "%s", snap->image);
+	(void)snprintf(ret->runtime, sizeof ret->runtime, "%s", snap->runtime);
 	(void)snprintf(ret->t.id, sizeof ret->t.id, "%s", snap->template_id);
 	(void)snprintf(ret->t.name, sizeof ret->t.name, "%s",
 		snap->alias[0] ? snap->alias : snap->template_id);
@@ -262,7 +288,8 @@ static int keep_options(struct live *live, const struct sandbox_options *from)
 	*to = *from;
 	to->network = live_keep_str(live, from->network);
 	to->mask_host = live_keep_str(live, from->mask_host);
-	return to->network.p && to->mask_host.p ? 0 : -E2BIG;
+	to->mounts = mounts_keep(live->arena, from);
+	return to->network.p && to->mask_host.p && to->mounts ? 0 : -E2BIG;
 }
 
 static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *spec,
@@ -286,7 +313,8 @@ static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *
 	sb->timeout_s = spec->timeout_s;
 	sb->started_us = sb->run_started_us = time_wall_us();
 	sb->end_us = sb->started_us + spec->timeout_s * 1000000;
-	if (live_keep_map(live, &spec->metadata, &sb->metadata, e) < 0 ||
+	if (live_use(live, spec->runtime.n ? spec->runtime : str_of(source->runtime), e) < 0 ||
+		live_keep_map(live, &spec->metadata, &sb->metadata, e) < 0 ||
 		live_keep_map(live, &spec->env_vars, &live->env, e) < 0 ||
 		keep_options(live, &spec->options) < 0) {
 		live_forget(live);

@@ -32,7 +32,7 @@ static void forked(void *arg, int r, const struct sandbox *sb, const struct err 
 	p->each(p->arg, r, sb, e);
 	if (--p->waiting > 0)
 		return;
-	runtime_discard(p->op.book->config.runtime, p->source.image, done_nothing, NULL);
+	runtime_discard(book_images(p->op.book), p->source.image, done_nothing, NULL);
 	fork_end(p, 0, NULL);
 }
 
@@ -59,6 +59,7 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 	if (r < 0)
 		return r;
 	memcpy(s->base_template, sb->base_template, sizeof s->base_template);
+	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
 	memcpy(s->t.id, sb->template_id, sizeof s->t.id);
 	memcpy(s->t.name, sb->template_name, sizeof s->t.name);
 	s->t.cpu = sb->cpu_count;
@@ -75,6 +76,9 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 		.options = sb->options };
 	p->spec.options.network = str_of(arena_dup(p->arena, sb->options.network));
 	p->spec.options.mask_host = str_of(arena_dup(p->arena, sb->options.mask_host));
+	p->spec.options.mounts = mounts_keep(p->arena, &sb->options);
+	if (!p->spec.options.mounts)
+		return err_set(e, -E2BIG, "the sandbox has too much metadata to be forked");
 	return 0;
 }
 
@@ -104,6 +108,10 @@ static void fork_run(struct op *op, struct live *live)
 		(void)err_set(&e, -EBUSY, "Sandbox \"%s\" is paused: resume it to fork it", op->id);
 	else if (p->how.count < 1 || p->how.count > SANDBOX_MAX_FORKS)
 		(void)err_set(&e, -EINVAL, "count must be from 1 to %d", SANDBOX_MAX_FORKS);
+	else if (p->how.count >= op->book->config.limits.max_running)
+		(void)err_set(&e, -EINVAL,
+			"count must be less than the %" PRId64 " sandboxes that may run at once",
+			op->book->config.limits.max_running);
 	else
 		(void)describe(p, live, &e);
 	if (!live || e.code < 0) {
@@ -112,7 +120,7 @@ static void fork_run(struct op *op, struct live *live)
 	}
 	p->live = live;
 	live->saving++;
-	runtime_save(op->book->config.runtime, live->view.id, p->source.image, fork_saved, p);
+	runtime_save(live->runtime, live->view.id, p->source.image, fork_saved, p);
 }
 
 void sandbox_fork(struct sandbox_book *book, const char *team_id, struct str id,

@@ -1,4 +1,4 @@
-/* A sandbox's log is its part of the event log. */
+/* A sandbox's log is its part of the event log, and outlives it. */
 #include "sandbox/sandbox-internal.h"
 
 struct line {
@@ -8,32 +8,41 @@ struct line {
 };
 
 struct log_job {
-	char id[SANDBOX_ID_SIZE];
-	int64_t from_us, limit;
+	char team_id[SANDBOX_TEAM_SIZE], id[SANDBOX_ID_SIZE];
+	struct sandbox_log_query query;
+	char *search;
+	int64_t left;
 	struct list lines;
 	void (*fn)(void *arg, const struct sandbox_log_line *line);
 	done_fn done;
 	void *arg;
 };
 
-static char *dup_column(const struct store_row *row, int column)
+static bool is_wanted(const struct log_job *job, const struct store_row *row)
 {
-	struct str text = store_text(row, column);
+	struct str kind = store_text(row, 3), data = store_text(row, 4);
 
-	return xstrdup(text.p ? text.p : "");
+	return !job->search || strstr(kind.p ? kind.p : "", job->search) ||
+	       strstr(data.p ? data.p : "", job->search);
 }
 
+/* -ECANCELED: there are enough. */
 static int read_row(void *arg, const struct store_row *row, struct err *e)
 {
 	struct log_job *job = arg;
-	struct line *line = XNEW(struct line);
+	struct line *line;
 
 	(void)e;
+	if (!is_wanted(job, row))
+		return 0;
+	if (job->left-- == 0)
+		return -ECANCELED;
+	line = XNEW(struct line);
 	line->view.seq = store_int(row, 0);
 	line->view.at_us = store_int(row, 1);
-	line->actor = dup_column(row, 2);
-	line->kind = dup_column(row, 3);
-	line->data = dup_column(row, 4);
+	line->actor = store_dup_text(row, 2);
+	line->kind = store_dup_text(row, 3);
+	line->data = store_dup_text(row, 4);
 	line->view.actor = str_of(line->actor);
 	line->view.kind = str_of(line->kind);
 	line->view.data = str_of(line->data);
@@ -41,16 +50,36 @@ static int read_row(void *arg, const struct store_row *row, struct err *e)
 	return 0;
 }
 
+static int note_known(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)row;
+	(void)e;
+	*(bool *)arg = true;
+	return 0;
+}
+
 static int read_log(struct store_tx *tx, void *arg, struct err *e)
 {
+	static const char oldest_first[] =
+		"SELECT seq, at_us, actor, kind, data FROM events "
+		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq";
+	static const char newest_first[] =
+		"SELECT seq, at_us, actor, kind, data FROM events "
+		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq DESC";
 	struct log_job *job = arg;
+	bool is_known = false;
+	int r = store_query(tx, "SELECT 1 FROM sandboxes WHERE id = $1 AND team_id = $2",
+		STORE_PARAMS(P_TEXT(job->id), P_TEXT(job->team_id)), note_known, &is_known, e);
 
-	return store_query(tx,
-		"SELECT seq, at_us, actor, kind, data FROM events WHERE subject = $1 AND at_us >= "
-		"$2 "
-		"ORDER BY seq LIMIT $3",
-		STORE_PARAMS(P_TEXT(job->id), P_INT(job->from_us), P_INT(job->limit)), read_row,
-		job, e);
+	if (r >= 0 && !is_known)
+		return err_set(e, -ENOENT,
+			"Sandbox \"%s\" doesn't exist or you don't have access to it", job->id);
+	if (r >= 0)
+		r = store_query(tx, job->query.newest_first ? newest_first : oldest_first,
+			STORE_PARAMS(P_TEXT(job->id), P_INT(job->query.from_us),
+				P_INT(job->query.to_us)),
+			read_row, job, e);
+	return r == -ECANCELED ? 0 : r;
 }
 
 static void log_read(void *arg, int r, const struct err *e)
@@ -68,18 +97,24 @@ static void log_read(void *arg, int r, const struct err *e)
 		free(line->data);
 		free(line);
 	}
-	job->done(job->arg, r, e);
+	job->done(job->arg, MIN(r, 0), e);
+	free(job->search);
 	free(job);
 }
 
-void sandbox_read_log(struct sandbox_book *book, const char *id, int64_t from_us, int64_t limit,
+void sandbox_read_log(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_log_query *query,
 	void (*fn)(void *arg, const struct sandbox_log_line *line), done_fn done, void *arg)
 {
 	struct log_job *job = XNEW(struct log_job);
 
-	(void)snprintf(job->id, sizeof job->id, "%s", id);
-	job->from_us = from_us;
-	job->limit = limit;
+	(void)snprintf(job->team_id, sizeof job->team_id, "%s", team_id);
+	(void)snprintf(job->id, sizeof job->id, "%.*s", STR_ARG(id));
+	if (id.n >= sizeof job->id)
+		job->id[0] = '\0'; /* no sandbox is called so, and none may match a part of it */
+	job->query = *query;
+	job->search = query->search.n ? xstrdup(query->search.p) : NULL;
+	job->left = query->limit;
 	list_init(&job->lines);
 	job->fn = fn;
 	job->done = done;

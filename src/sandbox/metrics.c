@@ -128,7 +128,7 @@ static void ask(struct live *live)
 	q = XNEW(struct question);
 	q->book = live->book;
 	memcpy(q->id, live->view.id, sizeof q->id);
-	runtime_dial(live->book->config.runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, q);
+	runtime_dial(live->runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, q);
 }
 
 static void on_step(void *arg)

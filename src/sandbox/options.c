@@ -7,9 +7,20 @@ static const char *const timeout_names[] = {
 	[SANDBOX_TIMEOUT_TO_DISK] = "disk",
 };
 
+struct mount_in {
+	struct str id, name, path;
+};
+static const struct json_field mount_fields[] = {
+	JSON_FIELD(struct mount_in, id, "id", JSON_STR, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct mount_in, name, "name", JSON_STR, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct mount_in, path, "path", JSON_STR, .flags = JSON_REQUIRED),
+};
+static const struct json_shape mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
+
 struct options_in {
 	struct str on_timeout, network, mask_host;
 	struct json_bool auto_resume, is_private, internet;
+	struct json_list mounts;
 };
 static const struct json_field options_fields[] = {
 	JSON_FIELD(struct options_in, on_timeout, "onTimeout", JSON_STR),
@@ -18,9 +29,24 @@ static const struct json_field options_fields[] = {
 	JSON_FIELD(struct options_in, internet, "internet", JSON_BOOL),
 	JSON_FIELD(struct options_in, network, "network", JSON_RAW),
 	JSON_FIELD(struct options_in, mask_host, "maskHost", JSON_STR),
+	JSON_FIELD(struct options_in, mounts, "mounts", JSON_OBJECTS, .shape = &mount_shape,
+		.max = SANDBOX_MAX_MOUNTS),
 };
 static const struct json_shape options_shape =
 	JSON_SHAPE(struct options_in, options_fields, .ignore_unknown = true);
+
+static void write_mounts(struct jsonw *w, const struct sandbox_options *options)
+{
+	jsonw_array(w, "mounts");
+	for (size_t i = 0; i < options->n_mounts; i++) {
+		jsonw_object(w, NULL);
+		jsonw_strz(w, "id", options->mounts[i].volume_id);
+		jsonw_strz(w, "name", options->mounts[i].name);
+		jsonw_strz(w, "path", options->mounts[i].path);
+		jsonw_end_object(w);
+	}
+	jsonw_end_array(w);
+}
 
 void options_write(const struct sandbox_options *options, struct buf *out)
 {
@@ -37,7 +63,28 @@ void options_write(const struct sandbox_options *options, struct buf *out)
 		jsonw_raw(&w, "network", options->network);
 	if (options->mask_host.n)
 		jsonw_str(&w, "maskHost", options->mask_host);
+	if (options->n_mounts)
+		write_mounts(&w, options);
 	jsonw_end_object(&w);
+}
+
+static int read_mounts(struct live *live, const struct json_list *list)
+{
+	const struct mount_in *in = list->v;
+	struct sandbox_mount *mounts = arena_alloc(live->arena, list->n * sizeof *mounts);
+
+	if (list->n && !mounts)
+		return -ENOBUFS;
+	for (size_t i = 0; i < list->n; i++) {
+		struct sandbox_mount *m = &mounts[i];
+
+		(void)snprintf(m->volume_id, sizeof m->volume_id, "%.*s", STR_ARG(in[i].id));
+		(void)snprintf(m->name, sizeof m->name, "%.*s", STR_ARG(in[i].name));
+		(void)snprintf(m->path, sizeof m->path, "%.*s", STR_ARG(in[i].path));
+	}
+	live->view.options.mounts = mounts;
+	live->view.options.n_mounts = list->n;
+	return 0;
 }
 
 int options_read(struct live *live, struct str json)
@@ -55,7 +102,17 @@ int options_read(struct live *live, struct str json)
 	for (size_t i = 0; i < ARRAY_SIZE(timeout_names); i++)
 		if (str_is(in.on_timeout, timeout_names[i]))
 			live->view.options.on_timeout = (enum sandbox_timeout)i;
-	return 0;
+	return read_mounts(live, &in.mounts);
+}
+
+const struct sandbox_mount *mounts_keep(struct arena *arena, const struct sandbox_options *options)
+{
+	size_t size = options->n_mounts * sizeof *options->mounts;
+	struct sandbox_mount *kept = arena_alloc(arena, size);
+
+	if (kept && size)
+		memcpy(kept, options->mounts, size);
+	return kept;
 }
 
 static void env_key(const struct sandbox_book *book, uint8_t key[SHA256_SIZE])

@@ -4,6 +4,7 @@
 
 struct reconcile {
 	struct sandbox_book *book;
+	size_t at; /* the runtime that is being asked */
 	struct join *join;
 	int adopted, lost, strays;
 	done_fn done;
@@ -35,7 +36,7 @@ static void remove_stray(struct reconcile *rec, const char *id)
 {
 	rec->strays++;
 	rec->join->waiting++;
-	runtime_destroy(rec->book->config.runtime, id, settled, rec->join);
+	runtime_destroy(rec->book->config.runtimes.v[rec->at], id, settled, rec->join);
 }
 
 static void seen(void *arg, const char *id, bool is_frozen)
@@ -45,7 +46,7 @@ static void seen(void *arg, const char *id, bool is_frozen)
 
 	/* Made for a request that was never answered, ended in the row only, or paused to disk and
 	 * not yet taken away. */
-	if (!live || live->view.image[0]) {
+	if (!live || live->view.image[0] || live->runtime != rec->book->config.runtimes.v[rec->at]) {
 		remove_stray(rec, id);
 		return;
 	}
@@ -53,16 +54,33 @@ static void seen(void *arg, const char *id, bool is_frozen)
 	live->is_frozen = is_frozen;
 }
 
+/* A change may have been under way: laid, and not yet in the row. The same again costs nothing. */
+static void lay_policy(struct reconcile *rec, struct live *live)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(POLICY_BYTES);
+	struct policy policy;
+	struct err e = { 0 };
+
+	rec->join->waiting++;
+	if (live_policy(live, arena, &policy, &e) < 0)
+		tell_later(rec->book, &e, settled, rec->join);
+	else
+		runtime_set_policy(live->runtime, live->view.id, &policy, settled, rec->join);
+}
+
 /* The kernel follows the row: what it says was promised. */
 static void adopt(struct reconcile *rec, struct live *live)
 {
-	struct runtime *runtime = rec->book->config.runtime;
+	struct runtime *runtime = live->runtime;
 	bool paused = live->view.state == SANDBOX_PAUSED;
 
 	rec->adopted++;
 	if (!paused)
 		live_arm(live);
-	if (live->view.image[0] || paused == live->is_frozen)
+	if (live->view.image[0])
+		return;
+	lay_policy(rec, live);
+	if (paused == live->is_frozen)
 		return;
 	rec->join->waiting++;
 	if (paused)
@@ -94,7 +112,7 @@ static void seen_image(void *arg, const char *image, bool is_frozen)
 		return;
 	rec->strays++;
 	rec->join->waiting++;
-	runtime_discard(rec->book->config.runtime, image, settled, rec->join);
+	runtime_discard(book_images(rec->book), image, settled, rec->join);
 }
 
 static void images_listed(void *arg, int r, const struct err *e)
@@ -104,13 +122,12 @@ static void images_listed(void *arg, int r, const struct err *e)
 	settled(rec->join, r == -EOPNOTSUPP ? 0 : r, e);
 }
 
-static void listed(void *arg, int r, const struct err *e)
+static void compare(struct reconcile *rec)
 {
-	struct reconcile *rec = arg;
 	struct live *live;
 	size_t at = 0;
 
-	while (r >= 0 && (live = map_next(&rec->book->by_id, &at))) {
+	while ((live = map_next(&rec->book->by_id, &at))) {
 		if (!live_find(rec->book, NULL, str_of(live->view.id)))
 			continue;
 		if (live->is_alive || live->view.image[0]) {
@@ -123,10 +140,21 @@ static void listed(void *arg, int r, const struct err *e)
 			"it was gone when the server started (host restarted, or ended meanwhile)",
 			settled, rec->join);
 	}
+	runtime_list_images(book_images(rec->book), seen_image, images_listed, rec);
+}
+
+/* One runtime after the other; only when all have been heard is it known what is lost. */
+static void listed(void *arg, int r, const struct err *e)
+{
+	struct reconcile *rec = arg;
+	const struct runtime_set *set = &rec->book->config.runtimes;
+
 	if (r < 0)
 		join_one(rec->join, r, e);
+	else if (++rec->at < set->n)
+		runtime_list(set->v[rec->at], seen, listed, rec);
 	else
-		runtime_list_images(rec->book->config.runtime, seen_image, images_listed, rec);
+		compare(rec);
 }
 
 static void loaded(void *arg, int r, const struct err *e)
@@ -136,7 +164,7 @@ static void loaded(void *arg, int r, const struct err *e)
 	if (r < 0)
 		join_one(rec->join, r, e);
 	else
-		runtime_list(rec->book->config.runtime, seen, listed, rec);
+		runtime_list(rec->book->config.runtimes.v[0], seen, listed, rec);
 }
 
 void sandbox_reconcile(struct sandbox_book *book, done_fn done, void *arg)

@@ -74,7 +74,7 @@ void rows_insert(struct store *store, const struct live *live, const char *actor
 	void *arg)
 {
 	const struct sandbox *sb = &live->view;
-	const char *runtime = runtime_name(live->book->config.runtime);
+	const char *runtime = sb->runtime;
 	struct row_job *job = job_new(sb, actor, done, arg);
 	struct jsonw w;
 
@@ -139,9 +139,10 @@ static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
 	struct store_event event = { "system", "sandbox.resumed", job->sb.id, STR_NONE };
 	int r = store_exec(tx,
 		"UPDATE sandboxes SET state = 'running', paused_us = NULL, image = NULL, "
-		"run_started_us = $1, end_us = $2 WHERE id = $3 AND state <> 'ended'",
+		"run_started_us = $1, end_us = $2, options = $3 WHERE id = $4 AND state <> "
+		"'ended'",
 		STORE_PARAMS(P_INT(job->sb.run_started_us), P_INT(job->sb.end_us),
-			P_TEXT(job->sb.id)),
+			P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)),
 		e);
 
 	return r < 0 ? r : store_add_event(tx, &event, e);
@@ -149,7 +150,10 @@ static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
 
 void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, void *arg)
 {
-	store_run(store, set_resumed, job_done, job_new(sb, "system", done, arg));
+	struct row_job *job = job_new(sb, "system", done, arg);
+
+	options_write(&sb->options, &job->options);
+	store_run(store, set_resumed, job_done, job);
 }
 
 static int set_options(struct store_tx *tx, void *arg, struct err *e)
@@ -217,18 +221,6 @@ struct load_job {
 	void *arg;
 };
 
-static void copy_column(const struct store_row *row, int column, char *to, size_t size)
-{
-	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
-}
-
-static char *dup_column(const struct store_row *row, int column)
-{
-	struct str text = store_text(row, column);
-
-	return xstrdup(text.p ? text.p : "");
-}
-
 static int load_row(void *arg, const struct store_row *row, struct err *e)
 {
 	struct load_job *job = arg;
@@ -236,25 +228,26 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	struct sandbox *sb = &l->sb;
 
 	(void)e;
-	copy_column(row, 0, sb->id, sizeof sb->id);
-	copy_column(row, 1, sb->team_id, sizeof sb->team_id);
-	copy_column(row, 2, sb->template_id, sizeof sb->template_id);
-	copy_column(row, 3, sb->template_name, sizeof sb->template_name);
+	store_copy_text(row, 0, sb->id, sizeof sb->id);
+	store_copy_text(row, 1, sb->team_id, sizeof sb->team_id);
+	store_copy_text(row, 2, sb->template_id, sizeof sb->template_id);
+	store_copy_text(row, 3, sb->template_name, sizeof sb->template_name);
 	sb->secure = store_int(row, 4);
 	sb->cpu_count = store_int(row, 5);
 	sb->memory_mb = store_int(row, 6);
 	sb->disk_mb = store_int(row, 7);
 	sb->timeout_s = store_int(row, 8);
-	l->metadata = dup_column(row, 9);
+	l->metadata = store_dup_text(row, 9);
 	sb->started_us = store_int(row, 10);
 	sb->end_us = store_int(row, 11);
-	l->options = dup_column(row, 12);
-	copy_column(row, 13, sb->base_template, sizeof sb->base_template);
+	l->options = store_dup_text(row, 12);
+	store_copy_text(row, 13, sb->base_template, sizeof sb->base_template);
 	sb->run_started_us = store_int(row, 14) ? store_int(row, 14) : sb->started_us;
 	sb->paused_us = store_int(row, 15);
-	copy_column(row, 16, sb->image, sizeof sb->image);
-	l->env = dup_column(row, 17);
+	store_copy_text(row, 16, sb->image, sizeof sb->image);
+	l->env = store_dup_text(row, 17);
 	sb->state = str_is(store_text(row, 18), "paused") ? SANDBOX_PAUSED : SANDBOX_RUNNING;
+	store_copy_text(row, 19, sb->runtime, sizeof sb->runtime);
 	list_append(&job->rows, &l->node);
 	return 0;
 }
@@ -267,7 +260,7 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 		"disk_mb, "
 		"timeout_s, metadata, started_us, end_us, options, base_template, run_started_us, "
 		"paused_us, "
-		"image, env_sealed, state FROM sandboxes WHERE state <> 'ended'",
+		"image, env_sealed, state, runtime FROM sandboxes WHERE state <> 'ended'",
 		NULL, 0, load_row, arg, e);
 
 	return r < 0 ? r : snap_load(tx, &job->snaps, e);
@@ -296,7 +289,7 @@ static void revive(struct sandbox_book *book, const struct loaded *l)
 	struct live *live = live_new(book, l->sb.id);
 
 	live->view = l->sb;
-	if (decode_metadata(live, l->metadata) < 0 || options_read(live, str_of(l->options)) < 0 ||
+	if (live_use(live, str_of(l->sb.runtime), NULL) < 0 || decode_metadata(live, l->metadata) < 0 || options_read(live, str_of(l->options)) < 0 ||
 		env_unseal(live, str_of(l->env)) < 0)
 		log_warn("sandbox.row_damaged", "sandbox=%s", live->view.id);
 }

@@ -1,6 +1,7 @@
 /* The sandbox room's own objects, shared by its files. */
 #pragma once
 
+#include "policy/policy.h"
 #include "sandbox/sandbox.h"
 
 struct samples;
@@ -8,14 +9,21 @@ struct samples;
 struct live { /* one sandbox that the book knows */
 	struct sandbox view;
 	struct sandbox_book *book;
+	struct runtime *runtime; /* that the view names */
 	struct arena *arena; /* holds the view's metadata, options' texts and environment */
 	struct json_map env;
+	struct buf network; /* options.network once it was replaced: an arena would fill up */
 	struct loop_timer timer;
-	int saving;          /* copies of its disk under way; it runs meanwhile */
+	int saving;          /* copies of its disk, or a change of its policy, under way; it runs
+			      * meanwhile */
 	struct list waiters; /* ops that wait until it is running or paused */
 	struct samples *samples;
 	bool is_alive, is_frozen; /* while reconciling: what the runtime says */
 	bool has_exited;          /* by itself, while its disk was being copied */
+	bool was_booted;          /* when it was last resumed: its memory was not kept */
+	int64_t resumed_ms, paused_ms; /* when it last was; 0: never since the server started */
+	uint64_t told[8];              /* who was told that it is paused; 0: nobody */
+	size_t n_told;
 };
 
 struct snap {
@@ -28,17 +36,27 @@ struct sandbox_book {
 	struct map by_id;
 	struct list snaps;
 	size_t in_flight;
+	sandbox_network_fn network_changed; /* may be NULL */
+	void *network_arg;
 	struct loop_timer sampler;
 };
 
+/* Where saved images are: all runtimes share them. */
+static inline struct runtime *book_images(const struct sandbox_book *book)
+{
+	return book->config.runtimes.v[0];
+}
+
+/* On the default runtime, until it is given another. */
 struct live *live_new(struct sandbox_book *book, const char *id);
+int live_use(struct live *live, struct str runtime, struct err *e);
 void live_forget(struct live *live); /* out of the book and freed */
 /* In any state that clients may see. */
 struct live *live_find(const struct sandbox_book *book, const char *team_id, struct str id);
 void live_arm(struct live *live); /* sets the timer by end_us */
 /* Running, or paused for good: nothing is under way. */
 bool live_is_settled(const struct live *live);
-/* A copy of its disk is done (r of runtime_save); ends it if it is gone by now. */
+/* What `saving` counted is done (r of the runtime); ends it if it is gone by now. */
 void live_saved(struct live *live, int r);
 /* Ends what was under way and lets those who waited for it go on. */
 void live_settle(struct live *live, enum sandbox_state state);
@@ -56,6 +74,7 @@ struct op {
 	struct loop_task task;
 	struct sandbox_book *book;
 	char team_id[SANDBOX_TEAM_SIZE], id[SANDBOX_ID_SIZE];
+	enum sandbox_state waited_for; /* the change it last waited for; RUNNING: none */
 	void (*run)(struct op *op, struct live *live);
 };
 void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
@@ -72,17 +91,22 @@ struct join {
 struct join *join_new(int waiting, done_fn done, void *arg);
 void join_one(void *join, int r, const struct err *e);    /* a done_fn */
 void done_nothing(void *arg, int r, const struct err *e); /* for what may fail unheard */
+/* Calls done with e on a later turn, as every done_fn is called. */
+void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, void *arg);
 
 /* What a new sandbox is made of: a template as it is, or a saved disk on a template's tree. */
 struct source {
 	struct template t; /* id and name as clients see them */
 	char base_template[TEMPLATE_NAME_SIZE];
 	char image[SANDBOX_ID_SIZE]; /* empty: a fresh disk */
+	char runtime[RUNTIME_NAME_SIZE]; /* empty: the default */
 };
 int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
 	struct source *ret, struct err *e);
 void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
 	const struct source *source, sandbox_created_fn fn, void *arg);
+/* -EDQUOT: the team has as many at once as it may. */
+int quota_check(const struct sandbox_book *book, const char *team_id, struct err *e);
 /* Boots this sandbox anew, from an image, as its row says. */
 void live_boot(struct live *live, const char *image, done_fn done, void *arg);
 void make_image_name(char out[SANDBOX_ID_SIZE], char kind);
@@ -101,9 +125,18 @@ void rows_ended(struct store *store, const char *id, enum sandbox_end by, const 
 /* Reads all that are not ended, and the snapshots, into the book, on the loop. */
 void rows_load(struct sandbox_book *book, done_fn done, void *arg);
 
+/* network.c: what it may reach, as its options say; all of it in the arena. */
+int live_policy(const struct live *live, struct arena *arena, struct policy *ret, struct err *e);
+enum {
+	POLICY_BYTES = 4 << 20, /* a ceiling for that arena */
+};
+DEFINE_CLEANUP(struct arena, arena_free)
+
 /* options.c */
 void options_write(const struct sandbox_options *options, struct buf *out);
 int options_read(struct live *live, struct str json);
+/* A copy; NULL: the arena is full. */
+const struct sandbox_mount *mounts_keep(struct arena *arena, const struct sandbox_options *options);
 void env_seal(const struct live *live, struct buf *out);
 int env_unseal(struct live *live, struct str sealed);
 
@@ -114,6 +147,10 @@ void snap_rows_delete(struct store *store, const char *image, const char *actor,
 	void *arg);
 int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);
 void snap_list_free(struct list *snaps);
+
+/* trust.c */
+/* Makes a running one trust the server's authority; done in any case, at the latest after seconds. */
+void live_trust(struct live *live, done_fn done, void *arg);
 
 /* metrics.c */
 void metrics_start(struct sandbox_book *book);

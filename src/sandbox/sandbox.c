@@ -9,7 +9,8 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 
 	book->config = *config;
 	list_init(&book->snaps);
-	runtime_on_exited(config->runtime, on_exited, book);
+	for (size_t i = 0; i < config->runtimes.n; i++)
+		runtime_on_exited(config->runtimes.v[i], on_exited, book);
 	return book;
 }
 
@@ -17,6 +18,7 @@ static void live_free(struct live *live)
 {
 	loop_timer_cancel(&live->timer);
 	samples_free(live);
+	buf_done(&live->network);
 	live->arena = arena_free(live->arena);
 	free(live);
 }
@@ -40,7 +42,7 @@ struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 
 int sandbox_ready(const struct sandbox_book *book, struct err *e)
 {
-	return runtime_ready(book->config.runtime, e);
+	return runtime_ready(book->config.runtimes.v[0], e);
 }
 
 size_t sandbox_count(const struct sandbox_book *book)
@@ -91,7 +93,20 @@ struct live *live_new(struct sandbox_book *book, const char *id)
 	loop_timer_init(&live->timer, book->config.loop, on_timeout, live);
 	(void)snprintf(live->view.id, sizeof live->view.id, "%s", id);
 	(void)map_put(&book->by_id, str_of(live->view.id), live);
+	(void)live_use(live, STR_NONE, NULL);
 	return live;
+}
+
+int live_use(struct live *live, struct str name, struct err *e)
+{
+	struct err mine = { 0 }, *why = e ? e : &mine;
+	struct runtime *runtime = runtime_find(&live->book->config.runtimes, name, why);
+
+	if (!runtime)
+		return why->code;
+	live->runtime = runtime;
+	(void)snprintf(live->view.runtime, sizeof live->view.runtime, "%s", runtime_name(runtime));
+	return 0;
 }
 
 void live_forget(struct live *live)
@@ -196,15 +211,16 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 	CRASH_POINT("kill.asked");
 	rows_ended(book->config.store, live->view.id, by, actor, why, join_one, join);
 	if (live->view.image[0])
-		runtime_discard(book->config.runtime, live->view.image, removed, join);
+		runtime_discard(book_images(book), live->view.image, removed, join);
 	else
-		runtime_destroy(book->config.runtime, live->view.id, removed, join);
+		runtime_destroy(live->runtime, live->view.id, removed, join);
 }
 
 static void on_timeout(void *arg)
 {
 	struct live *live = arg;
 	enum sandbox_timeout how = live->view.options.on_timeout;
+	struct sandbox_pause pause = { .keep_memory = how == SANDBOX_TIMEOUT_PAUSE };
 
 	/* Another look at the wall clock: it may have been set back since the timer was. */
 	if (live->view.state != SANDBOX_RUNNING)
@@ -212,8 +228,7 @@ static void on_timeout(void *arg)
 	if (live->view.end_us - time_wall_us() > 1000)
 		live_arm(live);
 	else if (how != SANDBOX_TIMEOUT_KILL)
-		sandbox_pause(live->book, NULL, str_of(live->view.id), how == SANDBOX_TIMEOUT_PAUSE,
-			NULL, NULL);
+		sandbox_pause(live->book, NULL, str_of(live->view.id), &pause, NULL, NULL);
 	else if (live->saving)
 		loop_timer_set(&live->timer,
 			time_now_ms() + 10); /* the copy is a matter of milliseconds */
@@ -245,6 +260,13 @@ static void on_exited(void *arg, const char *id, const struct err *why)
 }
 
 /* ---- doors ---- */
+
+const struct sandbox *sandbox_find_tenant(const struct sandbox_book *book, const char *id)
+{
+	const struct live *live = map_get(&book->by_id, str_of(id));
+
+	return live ? &live->view : NULL;
+}
 
 const struct sandbox *sandbox_find(const struct sandbox_book *book, const char *team_id,
 	struct str id)
@@ -331,7 +353,7 @@ static void tell(void *arg)
 	free(later);
 }
 
-static void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, void *arg)
+void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, void *arg)
 {
 	struct later *later = XNEW(struct later);
 
@@ -377,21 +399,6 @@ void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct 
 	rows_set_end(book->config.store, live->view.id, live->view.end_us, done, arg);
 }
 
-void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
-	struct json_bool internet, struct str network, done_fn done, void *arg)
-{
-	struct err e = { 0 };
-	struct live *live = find_running(book, team_id, id, &e);
-
-	if (!live) {
-		tell_later(book, &e, done, arg);
-		return;
-	}
-	live->view.options.internet = internet;
-	live->view.options.network = live_keep_str(live, network);
-	rows_set_options(book->config.store, &live->view, done, arg);
-}
-
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 {
 	struct join *join = join_new(1, done, arg);
@@ -411,10 +418,60 @@ void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 	tell_later(book, &none, join_one, join);
 }
 
+/* ---- standing still before the end ---- */
+
+enum {
+	SETTLE_LOOK_MS = 10,
+	SETTLE_MOST_MS = 5000,
+};
+
+struct settle {
+	struct loop_timer timer;
+	struct sandbox_book *book;
+	int64_t deadline_ms;
+	done_fn done;
+	void *arg;
+};
+
+static void settle_look(void *arg)
+{
+	struct settle *settle = arg;
+	struct loop *loop = settle->book->config.loop;
+	struct err e = { 0 };
+	const struct live *live;
+	size_t at = 0, moving = 0;
+
+	while ((live = map_next(&settle->book->by_id, &at)))
+		moving += !live_is_settled(live);
+	if (moving && loop_now_ms(loop) < settle->deadline_ms) {
+		loop_timer_set(&settle->timer, loop_now_ms(loop) + SETTLE_LOOK_MS);
+		return;
+	}
+	if (moving)
+		(void)err_set(&e, -ETIMEDOUT, "%zu sandboxes were still being changed", moving);
+	settle->done(settle->arg, e.code, &e);
+	free(settle);
+}
+
+void sandbox_settle(struct sandbox_book *book, done_fn done, void *arg)
+{
+	struct settle *settle = XNEW(struct settle);
+
+	settle->book = book;
+	settle->deadline_ms = loop_now_ms(book->config.loop) + SETTLE_MOST_MS;
+	settle->done = done;
+	settle->arg = arg;
+	loop_timer_init(&settle->timer, book->config.loop, settle_look, settle);
+	loop_timer_set(&settle->timer, loop_now_ms(book->config.loop));
+}
+
 void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port, runtime_dial_fn fn,
 	void *arg)
 {
-	runtime_dial(book->config.runtime, sb->id, port, fn, arg);
+	const struct live *live = map_get(&book->by_id, str_of(sb->id));
+
+	assert(live);
+	runtime_dial(live->runtime, sb->id, port, fn, arg);
 }
 
 static void derive_token(const struct sandbox_book *book, const char *kind, const char *id,

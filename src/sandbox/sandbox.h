@@ -16,6 +16,13 @@ enum {
 	SANDBOX_TEAM_SIZE = 37,
 	SANDBOX_TOKEN_SIZE = 65,
 	SANDBOX_MAX_FORKS = 100,
+	SANDBOX_NETWORK_BYTES = 512 << 10, /* of options.network */
+	SANDBOX_MAX_MOUNTS = RUNTIME_MAX_MOUNTS,
+};
+
+/* A volume of the same team, seen at a path; who asks for it has checked both. */
+struct sandbox_mount {
+	char volume_id[UUID_SIZE], name[129], path[256];
 };
 
 enum sandbox_state {
@@ -50,6 +57,8 @@ struct sandbox_options {
 	struct json_bool internet; /* as asked; unset: not asked */
 	struct str network;        /* the request's object, compact JSON; empty: none */
 	struct str mask_host;      /* Host for services inside, ${PORT} expands; empty: as sent */
+	const struct sandbox_mount *mounts;
+	size_t n_mounts;
 };
 
 struct sandbox { /* a view: read it, keep nothing of it beyond the callback */
@@ -57,6 +66,7 @@ struct sandbox { /* a view: read it, keep nothing of it beyond the callback */
 	char template_id[TEMPLATE_ID_SIZE], template_name[TEMPLATE_NAME_SIZE];
 	char base_template[TEMPLATE_NAME_SIZE]; /* the tree it runs on */
 	char image[SANDBOX_ID_SIZE];            /* paused to disk: where its files are */
+	char runtime[RUNTIME_NAME_SIZE];
 	enum sandbox_state state;
 	bool secure;
 	int64_t cpu_count, memory_mb, disk_mb, timeout_s;
@@ -68,6 +78,7 @@ struct sandbox { /* a view: read it, keep nothing of it beyond the callback */
 struct sandbox_spec {
 	const char *team_id, *actor;
 	struct str template_name; /* or a snapshot's id or name */
+	struct str runtime;       /* empty: as the template says, or the default */
 	int64_t timeout_s;
 	bool secure;
 	struct json_map metadata, env_vars; /* borrowed for the call, as the options' strings are */
@@ -83,10 +94,12 @@ struct sandbox_book;
 struct sandbox_book_config {
 	struct loop *loop;
 	struct store *store;
-	struct runtime *runtime;
+	struct runtime_set runtimes; /* borrowed; they share saved images */
 	struct template_book *templates;
 	struct sandbox_limits limits;
 	uint8_t seed[SHA256_SIZE]; /* tokens are derived from it, so none is stored */
+	/* PEM: what sandboxes with header rules shall trust; empty: nothing. Borrowed. */
+	struct str authority;
 };
 struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config);
 /* Sandboxes live on: only the memory of them goes. Nothing may be in flight. */
@@ -97,18 +110,23 @@ void sandbox_reconcile(struct sandbox_book *book, done_fn done, void *arg);
 
 /* 0: can create. */
 int sandbox_ready(const struct sandbox_book *book, struct err *e);
-/* -ENOENT template, -EINVAL, -ERANGE time-out, -EDQUOT too many at once, else infrastructure. */
+/* -ENOENT template, -EINVAL (no such runtime, among others), -ERANGE time-out, -EDQUOT too many at
+ * once, -EOPNOTSUPP this host cannot run that runtime, else infrastructure. */
 typedef void (*sandbox_created_fn)(void *arg, int r, const struct sandbox *sb, const struct err *e);
 void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
 	sandbox_created_fn fn, void *arg);
 
-/* Running ones only; NULL otherwise. team_id NULL: of any team (the edge asks so). */
+/* Running ones only; NULL otherwise. team_id NULL: of any team, as in sandbox_each. */
 const struct sandbox *sandbox_find(const struct sandbox_book *book, const char *team_id,
 	struct str id);
 /* Running or paused, and on the way between the two. */
 const struct sandbox *sandbox_find_any(const struct sandbox_book *book, const char *team_id,
 	struct str id);
-/* team_id NULL: of every team. */
+/* In whatever state it is, starting and ending too: for those who serve its processes, which may
+ * speak before the client knows of them. */
+const struct sandbox *sandbox_find_tenant(const struct sandbox_book *book, const char *id);
+/* What clients may see of this team. team_id NULL is no filter: every team's, for those who act for
+ * the whole server (the edge, the operator); a caller that has a team must never pass NULL. */
 void sandbox_each(const struct sandbox_book *book, const char *team_id,
 	void (*fn)(void *arg, const struct sandbox *sb), void *arg);
 size_t sandbox_count(const struct sandbox_book *book);
@@ -127,16 +145,27 @@ void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct 
 	int64_t timeout_s, done_fn done, void *arg);
 /* Ends them all (serve --stop-sandboxes). */
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg);
+/* Done when no change of any sandbox is under way: then the book may be freed. A change that takes
+ * seconds is not waited for. */
+void sandbox_settle(struct sandbox_book *book, done_fn done, void *arg);
 
-/* -EEXIST: already paused. keep_memory false: its files stay, its processes go. */
-void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id, bool keep_memory,
-	done_fn done, void *arg);
+struct sandbox_pause {
+	bool keep_memory; /* else its files stay and its processes go */
+	struct str asker; /* whom the answer reaches, such as a connection; empty: nobody */
+};
+/* Who asks while it is being paused so, or right after and was not told yet, shares in that.
+ * -EEXIST: it was paused already. */
+void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_pause *how, done_fn done, void *arg);
 /* Brings a paused one back for timeout_s; a running one only gets its end moved later. Waits for a
- * change that is under way. `resumed` says which it was. */
+ * change that is under way, and shares in it if that brings it back. `resumed` says that it was
+ * paused when this was asked. -EDQUOT: too many would run at once. */
 struct sandbox_resume {
 	int64_t timeout_s;
-	bool cold;        /* a fresh boot from its files, also where memory was kept */
-	bool only_paused; /* -EEXIST when it runs */
+	bool cold; /* a fresh boot from its files, also where memory was kept; -EBUSY: another
+		      one is bringing its memory back */
+	bool only_paused;            /* -EEXIST when it runs */
+	struct json_bool auto_pause; /* set: from now on paused, or ended, when its time is up */
 };
 typedef void (*sandbox_resumed_fn)(void *arg, int r, bool resumed, const struct sandbox *sb,
 	const struct err *e);
@@ -152,9 +181,13 @@ void sandbox_token(const struct sandbox_book *book, const char *id, char token[S
 /* What it must send to other ports of a private one. */
 void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
 	char token[SANDBOX_TOKEN_SIZE]);
-/* Replaces the egress part of its options. -ENOENT, -EBUSY: not running. */
+/* Replaces what its options say of the network. Done when the kernel follows it and the row says
+ * so; on failure both stay as they were. Waits for a change under way. -ENOENT: not running. */
 void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
 	struct json_bool internet, struct str network, done_fn done, void *arg);
+/* Called when what a sandbox may reach has changed, before the one who asked for it hears of it. */
+typedef void (*sandbox_network_fn)(void *arg, const char *id);
+void sandbox_on_network(struct sandbox_book *book, sandbox_network_fn fn, void *arg);
 
 /* ---- snapshots and forks ---- */
 struct sandbox_snapshot { /* a view */
@@ -162,6 +195,7 @@ struct sandbox_snapshot { /* a view */
 	char alias[TEMPLATE_NAME_SIZE]; /* empty: unnamed */
 	char tag[TEMPLATE_NAME_SIZE], base_template[TEMPLATE_NAME_SIZE],
 		sandbox_id[SANDBOX_ID_SIZE];
+	char runtime[RUNTIME_NAME_SIZE]; /* what starts from it runs on, unless another is asked for */
 	int64_t cpu_count, memory_mb, disk_mb, created_us;
 };
 typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snapshot *snap,
@@ -172,9 +206,13 @@ void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str
 /* Newest first. */
 void sandbox_each_snapshot(const struct sandbox_book *book, const char *team_id,
 	void (*fn)(void *arg, const struct sandbox_snapshot *snap), void *arg);
-/* By id or name, with or without a tag; NULL: none of this team. */
+/* By id or name, with a tag or that tagged `default`; NULL: none of this team. */
 const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
 	const char *team_id, struct str wanted);
+/* The same, but without a tag the newest, whatever its tag. */
+const struct sandbox_snapshot *sandbox_newest_snapshot(const struct sandbox_book *book,
+	const char *team_id, struct str wanted);
+/* The tag that is named, or all tags of the name. -ENOENT. */
 void sandbox_delete_snapshot(struct sandbox_book *book, const char *team_id, struct str wanted,
 	const char *actor, done_fn done, void *arg);
 
@@ -203,6 +241,13 @@ struct sandbox_log_line {
 	int64_t seq, at_us;
 	struct str actor, kind, data; /* data is a JSON object */
 };
-/* Its events, oldest first, read from the store: fn for each, on the loop, then done. */
-void sandbox_read_log(struct sandbox_book *book, const char *id, int64_t from_us, int64_t limit,
+struct sandbox_log_query {
+	int64_t from_us, to_us, limit;
+	bool newest_first;
+	struct str search; /* terminated text that kind or data must hold; empty: all */
+};
+/* Its events, read from the store, also when it has ended: fn for each, on the loop, then done.
+ * -ENOENT: this team never had it. */
+void sandbox_read_log(struct sandbox_book *book, const char *team_id, struct str id,
+	const struct sandbox_log_query *query,
 	void (*fn)(void *arg, const struct sandbox_log_line *line), done_fn done, void *arg);

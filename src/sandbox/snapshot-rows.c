@@ -35,13 +35,13 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		r = store_exec(tx,
 			"INSERT INTO snapshots (image, team_id, template_id, alias, tag, "
 			"base_template, sandbox_id, "
-			"cpu_count, memory_mb, disk_mb, created_us) "
-			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+			"cpu_count, memory_mb, disk_mb, created_us, runtime) "
+			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
 			STORE_PARAMS(P_TEXT(s->image), P_TEXT(s->team_id), P_TEXT(s->template_id),
 				P_STR(s->alias[0] ? str_of(s->alias) : STR_NONE), P_TEXT(s->tag),
 				P_TEXT(s->base_template), P_TEXT(s->sandbox_id),
 				P_INT(s->cpu_count), P_INT(s->memory_mb), P_INT(s->disk_mb),
-				P_INT(s->created_us)),
+				P_INT(s->created_us), P_TEXT(s->runtime)),
 			e);
 	return r < 0 ? r : store_add_event(tx, &event, e);
 }
@@ -80,28 +80,24 @@ void snap_rows_delete(struct store *store, const char *image, const char *actor,
 	store_run(store, delete_row, job_done, job);
 }
 
-static void copy_column(const struct store_row *row, int column, char *to, size_t size)
-{
-	(void)snprintf(to, size, "%.*s", STR_ARG(store_text(row, column)));
-}
-
 static int load_row(void *arg, const struct store_row *row, struct err *e)
 {
 	struct snap *snap = XNEW(struct snap);
 	struct sandbox_snapshot *s = &snap->view;
 
 	(void)e;
-	copy_column(row, 0, s->image, sizeof s->image);
-	copy_column(row, 1, s->team_id, sizeof s->team_id);
-	copy_column(row, 2, s->template_id, sizeof s->template_id);
-	copy_column(row, 3, s->alias, sizeof s->alias);
-	copy_column(row, 4, s->tag, sizeof s->tag);
-	copy_column(row, 5, s->base_template, sizeof s->base_template);
-	copy_column(row, 6, s->sandbox_id, sizeof s->sandbox_id);
+	store_copy_text(row, 0, s->image, sizeof s->image);
+	store_copy_text(row, 1, s->team_id, sizeof s->team_id);
+	store_copy_text(row, 2, s->template_id, sizeof s->template_id);
+	store_copy_text(row, 3, s->alias, sizeof s->alias);
+	store_copy_text(row, 4, s->tag, sizeof s->tag);
+	store_copy_text(row, 5, s->base_template, sizeof s->base_template);
+	store_copy_text(row, 6, s->sandbox_id, sizeof s->sandbox_id);
 	s->cpu_count = store_int(row, 7);
 	s->memory_mb = store_int(row, 8);
 	s->disk_mb = store_int(row, 9);
 	s->created_us = store_int(row, 10);
+	store_copy_text(row, 11, s->runtime, sizeof s->runtime);
 	list_append(arg, &snap->node);
 	return 0;
 }
@@ -111,7 +107,7 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e)
 	return store_query(tx,
 		"SELECT image, team_id, template_id, alias, tag, base_template, sandbox_id, "
 		"cpu_count, "
-		"memory_mb, disk_mb, created_us FROM snapshots ORDER BY created_us DESC, image",
+		"memory_mb, disk_mb, created_us, runtime FROM snapshots ORDER BY created_us DESC, image",
 		NULL, 0, load_row, snaps, e);
 }
 

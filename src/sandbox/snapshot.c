@@ -28,12 +28,15 @@ static int split_name(struct str text, struct str *name, struct str *tag)
 	return name->n && name->n < TEMPLATE_NAME_SIZE && tag->n < TEMPLATE_NAME_SIZE ? 0 : -EINVAL;
 }
 
-static struct snap *find(const struct sandbox_book *book, const char *team_id, struct str wanted)
+/* Without a tag: the one tagged `default`, or the newest of any tag. */
+static struct snap *find(const struct sandbox_book *book, const char *team_id, struct str wanted,
+	bool any_tag)
 {
 	struct str name, tag;
 
 	if (split_name(wanted, &name, &tag) < 0)
 		return NULL;
+	any_tag = any_tag && !tag.n;
 	if (!tag.n)
 		tag = STR("default");
 	LIST_EACH(&book->snaps, node)
@@ -41,7 +44,8 @@ static struct snap *find(const struct sandbox_book *book, const char *team_id, s
 		struct snap *snap = container_of(node, struct snap, node);
 		const struct sandbox_snapshot *s = &snap->view;
 
-		if (strcmp(s->team_id, team_id) == 0 && str_eq_nocase(tag, str_of(s->tag)) &&
+		if (strcmp(s->team_id, team_id) == 0 &&
+			(any_tag || str_eq_nocase(tag, str_of(s->tag))) &&
 			(str_eq_nocase(name, str_of(s->template_id)) ||
 				(s->alias[0] && str_eq_nocase(name, str_of(s->alias)))))
 			return snap;
@@ -52,7 +56,15 @@ static struct snap *find(const struct sandbox_book *book, const char *team_id, s
 const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
 	const char *team_id, struct str wanted)
 {
-	struct snap *snap = find(book, team_id, wanted);
+	struct snap *snap = find(book, team_id, wanted, false);
+
+	return snap ? &snap->view : NULL;
+}
+
+const struct sandbox_snapshot *sandbox_newest_snapshot(const struct sandbox_book *book,
+	const char *team_id, struct str wanted)
+{
+	struct snap *snap = find(book, team_id, wanted, true);
 
 	return snap ? &snap->view : NULL;
 }
@@ -139,26 +151,36 @@ static void forget_replaced(struct snapshot *p)
 			continue;
 		list_remove(&snap->node);
 		free(snap);
-		runtime_discard(p->op.book->config.runtime, p->replaced, done_nothing, NULL);
+		runtime_discard(book_images(p->op.book), p->replaced, done_nothing, NULL);
 	}
+}
+
+/* Newest first; one that was begun later may have been written earlier. */
+static void keep(struct sandbox_book *book, const struct sandbox_snapshot *view)
+{
+	struct snap *snap = XNEW(struct snap);
+	struct list *before = book->snaps.next;
+
+	snap->view = *view;
+	while (before != &book->snaps &&
+		container_of(before, struct snap, node)->view.created_us > view->created_us)
+		before = before->next;
+	list_append(before, &snap->node);
 }
 
 static void snapshot_recorded(void *arg, int r, const struct err *e)
 {
 	struct snapshot *p = arg;
-	struct snap *snap;
 
 	CRASH_POINT("snapshot.recorded");
 	if (r < 0) {
-		runtime_discard(p->op.book->config.runtime, p->snap.image, done_nothing, NULL);
+		runtime_discard(book_images(p->op.book), p->snap.image, done_nothing, NULL);
 		snapshot_end(p, r, e);
 		return;
 	}
 	if (p->replaced[0])
 		forget_replaced(p);
-	snap = XNEW(struct snap);
-	snap->view = p->snap;
-	list_append(p->op.book->snaps.next, &snap->node); /* in front: newest first */
+	keep(p->op.book, &p->snap);
 	log_info("snapshot.created", "sandbox=%s image=%s us=%" PRId64, p->snap.sandbox_id,
 		p->snap.image, time_now_us() - p->began_us);
 	snapshot_end(p, 0, NULL);
@@ -184,6 +206,7 @@ static void describe(struct snapshot *p, const struct sandbox *sb)
 	make_image_name(s->image, 's');
 	(void)snprintf(s->base_template, sizeof s->base_template, "%s", sb->base_template);
 	(void)snprintf(s->sandbox_id, sizeof s->sandbox_id, "%s", sb->id);
+	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
 	s->cpu_count = sb->cpu_count;
 	s->memory_mb = sb->memory_mb;
 	s->disk_mb = sb->disk_mb;
@@ -208,7 +231,7 @@ static void snapshot_run(struct op *op, struct live *live)
 	p->live = live;
 	p->began_us = time_now_us();
 	live->saving++;
-	runtime_save(op->book->config.runtime, live->view.id, p->snap.image, snapshot_saved, p);
+	runtime_save(live->runtime, live->view.id, p->snap.image, snapshot_saved, p);
 }
 
 void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str id,
@@ -228,59 +251,56 @@ void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str
 
 /* ---- deleting ---- */
 
-struct deletion {
+struct deletion { /* of one image */
 	struct sandbox_book *book;
-	struct loop_task task;
 	char image[SANDBOX_ID_SIZE];
-	struct err e;
-	done_fn done;
-	void *arg;
+	struct join *join;
 };
-
-static void deletion_end(void *arg)
-{
-	struct deletion *d = arg;
-
-	d->done(d->arg, d->e.code, &d->e);
-	free(d);
-}
 
 static void discarded(void *arg, int r, const struct err *e)
 {
-	struct deletion *d = arg;
+	struct join *join = arg;
+	struct err none = { 0 };
 
 	done_nothing(NULL, r, e);
-	deletion_end(d);
+	join_one(join, 0, &none);
 }
 
 static void row_deleted(void *arg, int r, const struct err *e)
 {
 	struct deletion *d = arg;
 
-	if (r < 0) {
-		d->e = *e;
-		deletion_end(d);
-		return;
-	}
-	runtime_discard(d->book->config.runtime, d->image, discarded, d);
+	if (r < 0)
+		join_one(d->join, r, e);
+	else
+		runtime_discard(book_images(d->book), d->image, discarded, d->join);
+	free(d);
+}
+
+static void delete_one(struct sandbox_book *book, struct snap *snap, const char *actor,
+	struct join *join)
+{
+	struct deletion *d = XNEW(struct deletion);
+
+	d->book = book;
+	d->join = join;
+	memcpy(d->image, snap->view.image, sizeof d->image);
+	list_remove(&snap->node);
+	free(snap);
+	join->waiting++;
+	snap_rows_delete(book->config.store, d->image, actor, row_deleted, d);
 }
 
 void sandbox_delete_snapshot(struct sandbox_book *book, const char *team_id, struct str wanted,
 	const char *actor, done_fn done, void *arg)
 {
-	struct snap *snap = find(book, team_id, wanted);
-	struct deletion *d = XNEW(struct deletion);
+	struct snap *snap = find(book, team_id, wanted, true);
+	struct join *join = join_new(1, done, arg);
+	struct err e = { 0 };
 
-	d->book = book;
-	d->done = done;
-	d->arg = arg;
-	if (!snap) {
-		(void)err_set(&d->e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
-		loop_defer(book->config.loop, &d->task, deletion_end, d);
-		return;
-	}
-	memcpy(d->image, snap->view.image, sizeof d->image);
-	list_remove(&snap->node);
-	free(snap);
-	snap_rows_delete(book->config.store, d->image, actor, row_deleted, d);
+	if (!snap)
+		(void)err_set(&e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
+	for (; snap; snap = find(book, team_id, wanted, true))
+		delete_one(book, snap, actor, join);
+	tell_later(book, &e, join_one, join);
 }

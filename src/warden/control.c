@@ -82,19 +82,21 @@ void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const 
 	enqueue(w, &message, fds, n_fds);
 }
 
-void control_list(struct warden *w, uint64_t tag, const char *id, bool is_frozen)
+void control_tell(struct warden *w, const struct warden_reply *message, const char *id)
 {
-	struct warden_reply message = { .kind = WARDEN_LISTED, .tag = tag, .is_frozen = is_frozen };
+	struct warden_reply copy = *message;
 
-	(void)snprintf(message.id, sizeof message.id, "%s", id);
-	enqueue(w, &message, NULL, 0);
+	(void)snprintf(copy.id, sizeof copy.id, "%s", id);
+	enqueue(w, &copy, NULL, 0);
 }
 
-static void dispatch(struct warden *w, const struct warden_request *q, int fd)
+static void dispatch(struct warden *w, const struct warden_message *m, const int *fds, int n_fds)
 {
+	const struct warden_request *q = &m->request;
+
 	switch ((enum warden_op)q->op) {
 	case WARDEN_CREATE:
-		sandbox_create(w, q, fd);
+		sandbox_create(w, m, fds, n_fds);
 		break;
 	case WARDEN_DESTROY:
 		sandbox_destroy(w, q);
@@ -116,13 +118,19 @@ static void dispatch(struct warden *w, const struct warden_request *q, int fd)
 	case WARDEN_IMAGES:
 		image_list(w, q);
 		break;
+	case WARDEN_POLICY:
+		sandbox_policy(w, q, n_fds ? fds[0] : -EBADF);
+		break;
+	case WARDEN_DENIALS:
+		sandbox_denials(w, q);
+		break;
 	}
 }
 
 static bool read_request(struct warden *w)
 {
 	int fds[FD_MAX_PASS], n_fds = 0;
-	struct warden_request raw, q;
+	struct warden_message raw, m;
 	struct err e = { 0 };
 	uint64_t tag;
 	ssize_t n = fd_recv(WARDEN_CONTROL_FD, &raw, sizeof raw, fds, &n_fds);
@@ -135,8 +143,8 @@ static bool read_request(struct warden *w)
 	}
 	if (n < 0)
 		log_warn("request.refused", "err=\"cut short\"");
-	else if (wire_decode(&raw, (size_t)n, n_fds, &q, &tag, &e) >= 0)
-		dispatch(w, &q, n_fds ? fds[0] : -EBADF);
+	else if (wire_decode(&raw, (size_t)n, n_fds, &m, &tag, &e) >= 0)
+		dispatch(w, &m, fds, n_fds);
 	else
 		control_reply(w, WARDEN_REPLY, tag, "", &e, NULL, 0);
 	for (int i = 0; i < n_fds; i++)

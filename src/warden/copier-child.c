@@ -43,19 +43,32 @@ static void close_others(const struct copy_order *o)
 	keep_only(keep, ARRAY_SIZE(keep));
 }
 
+/* A write that found no room below is told of once, to whoever asks next, maybe long after there is
+ * room again; its bytes are gone for good. So it is remembered here. */
+static int fail_write(struct copy_report *report, const char *what, struct err *e)
+{
+	int code = -errno;
+
+	report->has_lost_writes = code == -EIO || code == -ENOSPC || code == -EROFS;
+	return err_sys(e, code, "write the sandbox's %s out", what);
+}
+
 /* All of the file system down to the file it lies in, and the journal emptied, so that nothing has
  * to be replayed when the copy is mounted. Not fsfreeze: three grace periods make that 50 ms. */
-static int write_out(const struct copy_order *o, struct err *e)
+static int write_out(const struct copy_order *o, struct copy_report *report, struct err *e)
 {
 	uint32_t flags = 0;
 
 	if (syncfs(o->layer_fd) < 0)
-		return err_sys(e, -errno, "write the sandbox's disk out");
-	(void)ioctl(o->layer_fd, EXT4_CHECKPOINT, &flags);
+		return fail_write(report, "disk", e);
+	/* Kernels that cannot do this say so in other words, and the journal is replayed instead.
+	 */
+	if (ioctl(o->layer_fd, EXT4_CHECKPOINT, &flags) < 0 && (errno == EIO || errno == EROFS))
+		return fail_write(report, "journal", e);
 	if (sync_file_range(o->from_fd, 0, 0,
 		    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
 			    SYNC_FILE_RANGE_WAIT_AFTER) < 0)
-		return err_sys(e, -errno, "write the sandbox's image out");
+		return fail_write(report, "image", e);
 	return 0;
 }
 
@@ -90,7 +103,7 @@ static int copy_live(const struct copy_order *o, struct copy_report *report, str
 	int r = take_marker(o->marker_fd, e);
 
 	if (r >= 0)
-		r = write_out(o, e);
+		r = write_out(o, report, e);
 	if (r >= 0 && o->freezer.order_fd < 0)
 		return copy_image(o->from_fd, o->to_fd, e);
 	if (r < 0)
@@ -98,7 +111,7 @@ static int copy_live(const struct copy_order *o, struct copy_report *report, str
 	from_us = time_now_us();
 	r = stop(o, e);
 	if (r >= 0)
-		r = write_out(o, e);
+		r = write_out(o, report, e);
 	if (r >= 0)
 		r = copy_image(o->from_fd, o->to_fd, e);
 	(void)freezer_order(&o->freezer, false);

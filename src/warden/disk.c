@@ -416,12 +416,6 @@ static void remove_old_blanks(const struct disk *disk)
 		(void)closedir(dir);
 }
 
-void disk_set_resolvers(struct disk *disk, const struct resolvers *resolvers)
-{
-	(void)snprintf(disk->resolv_conf, sizeof disk->resolv_conf, "%s", resolvers->text);
-	remove_old_blanks(disk);
-}
-
 /* Images by reference if there is any way. A pool that is there and cannot be used is no reason to
  * go on without it: it may hold what somebody saved. */
 static int choose_dir(struct disk *disk, bool no_pool, struct err *e)
@@ -448,7 +442,7 @@ static int choose_dir(struct disk *disk, bool no_pool, struct err *e)
 }
 
 int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
-	const struct resolvers *resolvers, struct err *e)
+	const struct network *net, struct err *e)
 {
 	int r;
 
@@ -457,9 +451,11 @@ int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
 	if (disk_has_images(disk) && !run_finds("mkfs.ext4"))
 		return err_set(e, -ENOENT, "this host has no mkfs.ext4: install e2fsprogs");
 	r = choose_dir(disk, no_pool, e);
-	if (r >= 0)
-		disk_set_resolvers(disk, resolvers);
-	return r;
+	if (r < 0)
+		return r;
+	net_resolv_conf(net, disk->resolv_conf);
+	remove_old_blanks(disk);
+	return 0;
 }
 
 void disk_close(struct disk *disk)

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/base.h"
-#include "warden/resolv.h"
+#include "warden/net.h"
 
 struct disk {
 	int dir_fd;     /* where images are made: DATA/images or the pool */
@@ -18,7 +18,7 @@ struct disk {
 	int control_fd; /* /dev/loop-control, or -EBADF: plain directories */
 	bool no_direct_io;
 	struct err slow; /* why images are not copied by reference; code 0: they are */
-	char resolv_conf[sizeof((struct resolvers *)0)->text];
+	char resolv_conf[NET_CONF_SIZE];
 };
 #define DISK_INIT                                                         \
 	{                                                                 \
@@ -40,9 +40,7 @@ struct image {
 /* Takes the directory. `plain`: directories even where there are loop devices; `no_pool`: as on a
  * host without XFS. */
 int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
-	const struct resolvers *resolvers, struct err *e);
-/* Images made from now on have this resolv.conf. */
-void disk_set_resolvers(struct disk *disk, const struct resolvers *resolvers);
+	const struct network *net, struct err *e);
 void disk_close(struct disk *disk);
 bool disk_has_images(const struct disk *disk); /* else plain directories */
 

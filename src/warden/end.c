@@ -39,7 +39,9 @@ void slot_let_go(struct slot *slot)
 	close_fdp(&slot->user_fd);
 	close_fdp(&slot->guest_fd);
 	close_fdp(&slot->listen_fd);
+	close_fdp(&slot->settings_fd);
 	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
+	slot->settings_fd = -EBADF;
 }
 
 static void slot_gone(struct slot *slot, const struct err *why)
@@ -52,6 +54,7 @@ static void slot_gone(struct slot *slot, const struct err *why)
 	birth_free(slot);
 	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
 		(void)map_remove(&w->by_id, str_of(slot->id));
+	policy_leave(slot);
 	net_release(&w->network, slot->number);
 	loop_timer_cancel(&slot->timer);
 	list_remove(&slot->node);
@@ -86,7 +89,7 @@ static const char *remove_objects(struct slot *slot)
 		left = "its disk image";
 	/* The kernel removes the interface with the namespace, some time later. Only one who leaves
 	 * must know: the firewall table goes with the last interface. */
-	if (w->leaving && slot->number && w->network.enabled && net_exists(slot->number))
+	if (w->leaving && slot->number && w->network.enabled && net_index(slot->number))
 		left = "its interface";
 	/* Last: as long as this is here, another warden would know what to look for. */
 	if (!left && remove_run_dir(slot) < 0)
@@ -138,10 +141,13 @@ static int reap(const struct slot *slot)
 	return info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
 }
 
-/* Only a kill can be the memory limit's doing: earlier ones may have hit other processes inside. */
+/* Only a kill can be the memory limit's doing: earlier ones may have hit other processes inside. An
+ * engine's end is told by its own status; in gVisor the first kill hits its kernel, and with it all. */
 static bool ran_out_of_memory(const struct slot *slot, int status)
 {
-	return (status < 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) &&
+	bool killed = status < 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+
+	return (killed || slot->engine == WARDEN_GVISOR) &&
 	       cgroup_oom_kills(&slot->w->cgroups, slot->key) > 0;
 }
 
@@ -191,7 +197,11 @@ static void on_exit_event(void *arg, uint32_t events)
 
 		log_info("sandbox.exited", "sandbox=%s err=%s", slot->id,
 			log_quote(str_of(why.msg)));
-		control_reply(slot->w, WARDEN_EXITED, 0, slot->id, &why, NULL, 0);
+		control_tell(slot->w,
+			&(struct warden_reply){ .kind = WARDEN_EXITED,
+				.engine = slot->engine,
+				.e = why },
+			slot->id);
 	} else if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) {
 		log_warn("slot.died", "slot=%s err=%s", slot->key,
 			log_quote(str_of(slot->why.msg)));
@@ -215,6 +225,20 @@ static void booted(struct slot *slot)
 	log_debug("sandbox.created", "sandbox=%s slot=%s cold=%d us=%" PRId64, slot->id, slot->key,
 		slot->cold, time_now_us() - slot->created_us);
 	control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &fine, NULL, 0);
+}
+
+/* Its guest has answered to ROOT: only now may it be told what to run. */
+static void start_held(struct slot *slot)
+{
+	struct err e = { 0 };
+	int r = slot->engine == WARDEN_GVISOR ? engine_take_door(slot, &e) : 0;
+
+	if (r >= 0)
+		r = slot_start(slot, slot->settings_fd, &e);
+	close_fdp(&slot->settings_fd);
+	slot->settings_fd = -EBADF;
+	if (r < 0)
+		slot_end(slot, &e);
 }
 
 /* The guest answers once for its root and once for its start. Nothing of the sandbox's own has run
@@ -243,8 +267,15 @@ static void on_guest_event(void *arg, uint32_t events)
 		loop_timer_cancel(&slot->timer);
 	if (slot->answers == GUEST_ANSWERS && slot->state == SLOT_BOOTING)
 		booted(slot);
+	else if (slot->answers == GUEST_ANSWERS - 1 && slot->settings_fd >= 0)
+		start_held(slot);
 	else if (slot->answers == 1)
 		refill_soon(slot->w);
+}
+
+static int boot_deadline_ms(const struct slot *slot)
+{
+	return slot->engine == WARDEN_LOCAL ? BOOT_DEADLINE_MS : ENGINE_DEADLINE_MS;
 }
 
 static void on_deadline(void *arg)
@@ -253,7 +284,7 @@ static void on_deadline(void *arg)
 	struct err e = { 0 };
 
 	(void)err_set(&e, -ETIMEDOUT, "the guest did not answer within %d s",
-		BOOT_DEADLINE_MS / 1000);
+		boot_deadline_ms(slot) / 1000);
 	slot_end(slot, &e);
 }
 
@@ -261,7 +292,7 @@ void slot_expect_answer(struct slot *slot)
 {
 	loop_timer_cancel(&slot->timer);
 	loop_timer_init(&slot->timer, slot->w->loop, on_deadline, slot);
-	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + BOOT_DEADLINE_MS);
+	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + boot_deadline_ms(slot));
 }
 
 int slot_watch(struct slot *slot, struct err *e)

@@ -50,8 +50,14 @@ static int serve(struct warden *w, struct err *e)
 		return r;
 	}
 	warden_adopt(w);
+	r = policy_build(w, e);
+	if (r < 0) {
+		control_reply(w, WARDEN_READY, 0, "", e, NULL, 0);
+		return r;
+	}
 	describe(w, &note);
-	control_reply(w, WARDEN_READY, 0, "", &note, NULL, 0);
+	control_reply(w, WARDEN_READY, 0, "", &note, w->firewall.socket_fds,
+		w->firewall.enabled ? WARDEN_EGRESS_FDS : 0);
 	refill_soon(w);
 	return loop_run(w->loop, e);
 }

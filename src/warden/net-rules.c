@@ -1,32 +1,9 @@
-/* The one nftables table, the same on every host but for the name servers. */
+/* The nftables table that all servers of a host share, the same on every host. */
+#include "warden/firewall.h"
 #include "warden/net.h"
 #include "warden/run.h"
 
-#include <arpa/inet.h>
-
-static int add_servers(const struct resolvers *resolvers, struct buf *out)
-{
-	int r = 0;
-
-	for (int i = 0; i < resolvers->n; i++) {
-		char text[INET_ADDRSTRLEN];
-
-		(void)inet_ntop(AF_INET, &resolvers->servers[i], text, sizeof text);
-		r = buf_printf(out, "%s%s", i ? ", " : "", text);
-	}
-	return r;
-}
-
-static void add_dns_rule(const struct resolvers *resolvers, struct buf *out)
-{
-	if (resolvers->n == 0)
-		return;
-	(void)buf_adds(out, "\t\tiifname \"atoll*\" ip daddr { ");
-	(void)add_servers(resolvers, out);
-	(void)buf_adds(out, " } meta l4proto { tcp, udp } th dport 53 accept\n");
-}
-
-int net_rules(const struct resolvers *resolvers, struct buf *out)
+int net_rules(struct buf *out)
 {
 	/* Created, deleted and created again in one transaction: the same outcome whatever was
 	 * there, and no moment without rules. */
@@ -42,26 +19,23 @@ int net_rules(const struct resolvers *resolvers, struct buf *out)
 			    "\t\ttype filter hook input priority filter - 5; policy accept;\n"
 			    "\t\tiifname != \"atoll*\" accept\n"
 			    "\t\tct state established,related accept\n");
-	add_dns_rule(resolvers, out);
+	(void)buf_printf(out,
+		"\t\tct status dnat meta l4proto { tcp, udp } th dport %d-%d accept\n",
+		FIREWALL_FIRST_PORT, FIREWALL_FIRST_PORT + FIREWALL_PORTS - 1);
 	(void)buf_adds(out, "\t\tdrop\n"
 			    "\t}\n"
 			    "\tchain through {\n"
 			    "\t\ttype filter hook forward priority filter - 5; policy accept;\n"
 			    "\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
 			    "\t\toifname \"atoll*\" ct state established,related accept\n"
-			    "\t\toifname \"atoll*\" drop\n");
-	add_dns_rule(resolvers, out);
-	(void)buf_adds(out,
-		"\t\tiifname \"atoll*\" ip daddr { 0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, "
-		"127.0.0.0/8,"
-		" 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15,"
-		" 224.0.0.0/3 } drop\n"
-		"\t}\n"
-		"\tchain out {\n"
-		"\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
-		"\t\tiifname \"atoll*\" masquerade\n"
-		"\t}\n"
-		"}\n");
+			    "\t\toifname \"atoll*\" drop\n"
+			    "\t\tiifname \"atoll*\" ip daddr { " NET_PRIVATE_RANGES " } drop\n"
+			    "\t}\n"
+			    "\tchain out {\n"
+			    "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
+			    "\t\tiifname \"atoll*\" masquerade\n"
+			    "\t}\n"
+			    "}\n");
 	return out->failed ? -ENOBUFS : 0;
 }
 
@@ -81,11 +55,11 @@ static void tell_docker(const char *verb)
 	(void)run_program(back, STR_NONE, AT_FDCWD, NULL);
 }
 
-int net_apply_rules(const struct resolvers *resolvers, struct err *e)
+int net_apply_rules(struct err *e)
 {
 	static const char *const argv[] = { "nft", "-f", "-", NULL };
 	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
-	int r = net_rules(resolvers, &rules);
+	int r = net_rules(&rules);
 
 	if (r >= 0)
 		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);

@@ -71,7 +71,7 @@ int net_parse(const char *text, struct network *ret, struct err *e)
 
 static int open_own(struct network *net, struct err *e)
 {
-	int r = netlink_open(&net->rtnl_fd, e);
+	int r = netlink_open(NETLINK_ROUTE, &net->rtnl_fd, e);
 
 	if (r < 0)
 		return r;
@@ -97,7 +97,7 @@ static int hold_table(struct network *net, struct err *e)
 	return err_set(e, -EBUSY, TABLE_LOCK " is held by another program");
 }
 
-int net_open(struct network *net, const struct resolvers *resolvers, struct err *e)
+int net_open(struct network *net, struct err *e)
 {
 	int r = open_own(net, e);
 
@@ -105,7 +105,7 @@ int net_open(struct network *net, const struct resolvers *resolvers, struct err 
 		return r;
 	r = hold_table(net, e);
 	if (r >= 0)
-		r = net_apply_rules(resolvers, e);
+		r = net_apply_rules(e);
 	if (r >= 0)
 		r = file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"), e);
 	return r;
@@ -129,9 +129,14 @@ static bool any_interface(void)
 	return found;
 }
 
+bool net_is_last(const struct network *net)
+{
+	return net->table_fd >= 0 && file_lock(net->table_fd, F_WRLCK) >= 0 && !any_interface();
+}
+
 void net_close(struct network *net)
 {
-	if (net->table_fd >= 0 && file_lock(net->table_fd, F_WRLCK) >= 0 && !any_interface())
+	if (net_is_last(net))
 		net_remove_rules();
 	close_fdp(&net->rtnl_fd);
 	close_fdp(&net->own_ns_fd);
@@ -213,7 +218,8 @@ static void add_default_route(struct netlink_batch *b, int index, uint32_t gatew
 /* The pair, its far end born in the namespace. The kernel refuses to create it up. */
 static int make_pair(const struct network *net, const struct ends *x, int ns_fd)
 {
-	struct netlink_batch b = { 0 };
+	uint8_t bytes[NETLINK_BATCH_BYTES];
+	struct netlink_batch b = netlink_batch(bytes, sizeof bytes);
 	struct ifinfomsg head = { 0 };
 	size_t info, data, peer;
 
@@ -236,7 +242,8 @@ static int make_pair(const struct network *net, const struct ends *x, int ns_fd)
 
 static int set_up_host(const struct network *net, const struct ends *x, struct err *e)
 {
-	struct netlink_batch b = { 0 };
+	uint8_t bytes[NETLINK_BATCH_BYTES];
+	struct netlink_batch b = netlink_batch(bytes, sizeof bytes);
 	int index = (int)if_nametoindex(x->name), r;
 
 	if (index == 0)
@@ -253,9 +260,10 @@ static int set_up_host(const struct network *net, const struct ends *x, struct e
 /* Called inside the namespace; x is NULL where there is only a loopback. */
 static int set_up_guest(const struct network *net, const struct ends *x, struct err *e)
 {
-	struct netlink_batch b = { 0 };
+	uint8_t bytes[NETLINK_BATCH_BYTES];
+	struct netlink_batch b = netlink_batch(bytes, sizeof bytes);
 	cleanup_close int fd = -EBADF;
-	int r = netlink_open(&fd, e);
+	int r = netlink_open(NETLINK_ROUTE, &fd, e);
 
 	if (r < 0)
 		return r;
@@ -356,10 +364,27 @@ int net_sockets(const struct network *net, int ns_fd, int ret[NET_SOCKETS], int 
 	return 0;
 }
 
-bool net_exists(int number)
+uint32_t net_index(int number)
 {
 	char name[IFNAMSIZ];
 
 	(void)snprintf(name, sizeof name, "atoll%d", number);
-	return if_nametoindex(name) != 0;
+	return if_nametoindex(name);
+}
+
+uint32_t net_address(const struct network *net, int number)
+{
+	return net->enabled && number > 0 ? net->base + (uint32_t)number * 2 + 1 : 0;
+}
+
+void net_resolv_conf(const struct network *net, char ret[NET_CONF_SIZE])
+{
+	struct in_addr a = { htonl(net->base + 1) };
+	char text[INET_ADDRSTRLEN];
+
+	(void)inet_ntop(AF_INET, &a, text, sizeof text);
+	if (net->enabled)
+		(void)snprintf(ret, NET_CONF_SIZE, "nameserver %s\n", text);
+	else
+		(void)snprintf(ret, NET_CONF_SIZE, "# This sandbox has no network.\n");
 }

@@ -4,16 +4,22 @@
  * The interface name is the reservation of the number on this host, so several servers share
  * numbers, addresses and uid ranges without talking to each other. One static nftables table
  * matches all of them by name: out through NAT, nothing in, no private network, no other sandbox,
- * no host. The table is applied once and never touched on the way of a request. */
+ * no host. The table is applied once and never touched on the way of a request; what differs from
+ * sandbox to sandbox is in a table of the server's own (firewall.h). */
 #pragma once
 
 #include "base/base.h"
-#include "warden/resolv.h"
 
 enum {
 	/* Number 0 is the server's own uid block; the last ones stay clear of 0x7fff0000. */
 	NET_MAX_NUMBER = 4000,
+	NET_CONF_SIZE = 64,
 };
+
+/* Where no sandbox may go: private, shared, link-local, loopback, multicast, reserved. */
+#define NET_PRIVATE_RANGES                                                    \
+	"0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, " \
+	"172.16.0.0/12, 192.0.0.0/24, 192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/3"
 
 struct network {
 	bool enabled, has_ipv6;
@@ -32,8 +38,13 @@ struct network {
 /* "10.199.0.0/16", or "none": sandboxes with a loopback only. */
 int net_parse(const char *text, struct network *ret, struct err *e);
 /* Applies the table and switches forwarding on. */
-int net_open(struct network *net, const struct resolvers *resolvers, struct err *e);
-/* Removes the table when no other warden and no sandbox is left on this host. */
+int net_open(struct network *net, struct err *e);
+/* The sandboxes' /etc/resolv.conf: the address of number 0, which nobody has. Whatever is sent
+ * there to be resolved is redirected. */
+void net_resolv_conf(const struct network *net, char ret[NET_CONF_SIZE]);
+/* Whether no other warden and no sandbox is left on this host. */
+bool net_is_last(const struct network *net);
+/* Removes the table if this is the last. */
 void net_close(struct network *net);
 
 /* Makes a pair with both ends in the caller's own namespace: whether the kernel can. */
@@ -50,10 +61,12 @@ enum {
 };
 int net_sockets(const struct network *net, int ns_fd, int ret[NET_SOCKETS], int *ret_n,
 	struct err *e);
-/* Whether an interface of the number still exists. */
-bool net_exists(int number);
+/* The index of the host's end; 0: there is none (any more). */
+uint32_t net_index(int number);
+/* The sandbox's own address, host byte order; 0: it has none. */
+uint32_t net_address(const struct network *net, int number);
 
 /* net-rules.c: the table as nft reads it, put in place, and taken away. */
-int net_rules(const struct resolvers *resolvers, struct buf *out);
-int net_apply_rules(const struct resolvers *resolvers, struct err *e);
+int net_rules(struct buf *out);
+int net_apply_rules(struct err *e);
 void net_remove_rules(void);

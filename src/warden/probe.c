@@ -165,8 +165,7 @@ static int check_nft(const struct options *options, struct err *e)
 {
 	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
 	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
-	struct resolvers none = { 0 };
-	int r = net_rules(&none, &rules);
+	int r = net_rules(&rules);
 
 	(void)options;
 	return r < 0 ? r : run_program(argv, buf_str(&rules), AT_FDCWD, e);

@@ -6,9 +6,13 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 1,
+	WARDEN_VERSION = 2,
 	WARDEN_ID_SIZE = 32,   /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64, /* with its NUL; [a-z0-9][a-z0-9-_]* */
+	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
+	WARDEN_PATH_SIZE = 256,  /* with its NUL; see warden_path_problem */
+	WARDEN_MAX_MOUNTS = 16,
+	WARDEN_MAX_RANGES = 1024,
 	WARDEN_CONTROL_FD = 3, /* in the warden: the server's socket */
 	WARDEN_GUEST_FD = 3,   /* in the guest: the warden's socket until it is booted */
 	WARDEN_FIRST_UID =
@@ -30,6 +34,30 @@ enum warden_op {
 			 * answer unless it was frozen before */
 	WARDEN_DISCARD, /* removes image_name; -ENOENT when there was none */
 	WARDEN_IMAGES,  /* answers LISTED with each saved image's name in id, then REPLY */
+	WARDEN_POLICY, /* what it may reach from now on: reach_flags and n_ranges; fd: the ranges */
+	WARDEN_DENIALS, /* answers LISTED for each sandbox that was refused a packet, with their
+			 * number in count, then REPLY */
+};
+
+/* What runs a sandbox: namespaces of its own, or a program of the host in the same place. */
+enum warden_engine {
+	WARDEN_LOCAL,
+	WARDEN_GVISOR, /* runsc: its own kernel, so its ports are reached through the guest */
+	WARDEN_RUNC,
+	WARDEN_CRUN,
+	WARDEN_ENGINES,
+};
+
+/* Flags of a policy. */
+enum warden_reach {
+	WARDEN_PROXIED = 1, /* its connections go to the proxy */
+};
+
+/* An array of them is the sealed memfd that comes with a policy. Allowing goes before denying. */
+struct warden_range {
+	uint32_t address; /* host byte order; zero below the prefix */
+	uint8_t bits, allow;
+	uint16_t zero;
 };
 
 struct warden_request {
@@ -44,13 +72,74 @@ struct warden_request {
 	uint64_t disk_bytes;
 	uint32_t cpu_percent; /* 100 is one core */
 	uint32_t max_pids;
+	uint32_t n_mounts; /* CREATE: that many struct warden_mount follow in the same message */
+	uint32_t reach_flags, n_ranges; /* CREATE, POLICY; any ranges: one more fd, the last */
+	uint32_t engine;                /* CREATE: enum warden_engine */
 };
 
+struct warden_mount {
+	char volume[WARDEN_VOLUME_SIZE];
+	char path[WARDEN_PATH_SIZE]; /* in the sandbox; made where it is missing */
+};
+
+/* What is sent: only the mounts that are there. By rising path, so that none comes before the one
+ * it lies in, and none twice. */
+struct warden_message {
+	struct warden_request request;
+	struct warden_mount mounts[WARDEN_MAX_MOUNTS];
+};
+
+static inline size_t warden_message_size(uint32_t n_mounts)
+{
+	return sizeof(struct warden_request) + n_mounts * sizeof(struct warden_mount);
+}
+
+/* Why nothing can be mounted at this path of a sandbox; NULL: it can. What the kernel and the guest
+ * need for themselves stays uncovered. A path has one spelling, and links are not followed, so that
+ * comparing texts is enough. */
+static inline const char *warden_path_problem(struct str path)
+{
+	static const struct str own[] = { { "/proc", 5 }, { "/sys", 4 }, { "/dev", 4 },
+		{ "/run/e2b", 8 } };
+	struct str rest = str_from(path, 1), part;
+
+	if (path.n == 0)
+		return "path cannot be empty";
+	if (path.p[0] != '/')
+		return "path must be absolute";
+	if (path.n >= WARDEN_PATH_SIZE || !str_is_utf8(path))
+		return "path is longer than 255 bytes or not UTF-8";
+	while (rest.p && str_split(&rest, '/', &part))
+		if (path.n > 1 && (part.n == 0 || str_is(part, ".") || str_is(part, "..")))
+			return "path must not contain any '.' or '..' components";
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+		struct str small = path.n < own[i].n ? path : own[i],
+			   large = path.n < own[i].n ? own[i] : path;
+
+		if (str_has_prefix(large, small) &&
+			(large.n == small.n || small.n == 1 || large.p[small.n] == '/'))
+			return "path is needed by the sandbox itself";
+	}
+	return NULL;
+}
+
 enum warden_kind {
-	WARDEN_READY = 1, /* once, at start: the warden can create sandboxes (code says if not) */
+	WARDEN_READY = 1, /* once, at start: the warden can create sandboxes (code says if not);
+			   * fds: the sockets of enum warden_egress, unless there is no network */
 	WARDEN_REPLY,
 	WARDEN_LISTED,
 	WARDEN_EXITED, /* unasked: the sandbox ended by itself; code holds the wait status or -1 */
+	WARDEN_NAMED,  /* unasked: the sandbox that is being created has this address; comes before
+			* anything in it runs */
+	WARDEN_DENIED, /* unasked: one of the packets that a sandbox was refused */
+};
+
+/* Where traffic of sandboxes is redirected to. */
+enum warden_egress {
+	WARDEN_DNS_UDP,
+	WARDEN_DNS_TCP,
+	WARDEN_PROXY,
+	WARDEN_EGRESS_FDS,
 };
 
 struct warden_reply {
@@ -58,22 +147,36 @@ struct warden_reply {
 	uint32_t kind;
 	uint64_t tag;
 	uint32_t is_frozen; /* LISTED */
+	uint32_t address;   /* LISTED, NAMED: its own; DENIED: the other one; host byte order */
+	uint16_t port, protocol; /* DENIED */
+	uint32_t engine;         /* LISTED, EXITED: enum warden_engine */
+	uint64_t count;          /* LISTED of DENIALS */
 	char id[WARDEN_ID_SIZE];
 	struct err e; /* code 0: fine */
 };
 
 /* Warden to guest, twice. ROOT seals the guest into its root file system: the descriptors are that
- * (a detached mount) and the listening socket it will serve on. START makes it a sandbox with a
+ * (a detached mount), the listening socket it will serve on, and one more detached mount for each
+ * of the paths. START makes it a sandbox with a
  * name: the descriptor is its settings. A prepared guest may wait between the two for hours. It
  * answers with a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after
  * START, and closes the socket with the last answer. End of file before START means: nobody needs
- * you. */
+ * you.
+ *
+ * With another engine than WARDEN_LOCAL the guest that gets ROOT starts that engine's program,
+ * which starts a second guest in the root; the second one inherits the socket and gives the other
+ * answers. The program of that second guest comes along, after the listening socket. In gVisor no
+ * listening socket can be handed in: in its place comes the door, a directory (a detached mount) in
+ * which the guest makes its sockets, GUEST_SOCKET and GUEST_DIAL, before it answers to ROOT. */
+#define GUEST_SOCKET "guest.sock" /* its API */
+#define GUEST_DIAL "dial.sock"    /* ports of the sandbox: see guest_dial */
 enum guest_step {
 	GUEST_ROOT = 1,
 	GUEST_START,
 };
 enum {
 	GUEST_ROOT_FDS = 2,
+	GUEST_ENGINE_FDS = 3, /* of ROOT with an engine, before the mounts' */
 	GUEST_START_FDS = 1,
 	GUEST_ANSWERS = 3,
 };
@@ -82,4 +185,18 @@ struct guest_boot {
 	uint32_t version;
 	uint32_t step;
 	char id[WARDEN_ID_SIZE]; /* START only */
+	uint32_t engine;         /* ROOT only: enum warden_engine */
+	uint32_t n_mounts;       /* ROOT only: that many paths are sent */
+	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
+};
+
+static inline size_t guest_boot_size(uint32_t n_mounts)
+{
+	return offsetof(struct guest_boot, paths) + n_mounts * (size_t)WARDEN_PATH_SIZE;
+}
+
+/* On GUEST_DIAL: the one who connects sends this, is answered by one byte (0: connected to that
+ * port of the sandbox's loopback, else an errno), and from then on the bytes are the service's. */
+struct guest_dial {
+	uint16_t port; /* network byte order */
 };

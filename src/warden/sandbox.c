@@ -25,14 +25,15 @@ static int count_idle(const struct warden *w, bool bare)
 	return n;
 }
 
-/* One that waits for its disk to be copied needs no processor. */
+/* One that waits for its disk to be copied needs no processor; an engine needs it for so long that the
+ * next requests would find nothing prepared. */
 static bool is_booting(const struct warden *w)
 {
 	LIST_EACH(&w->slots, node)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
-		if (slot->state == SLOT_BOOTING && !slot->birth)
+		if (slot->state == SLOT_BOOTING && !slot->birth && slot->engine == WARDEN_LOCAL)
 			return true;
 	}
 	return false;
@@ -71,7 +72,6 @@ static bool lacks(const struct warden *w, bool bare)
 
 static void begin_slot(struct warden *w)
 {
-	warden_follow_resolvers(w);
 	w->making = slot_new(w, &w->expected);
 	w->making->stays_bare = !lacks(w, false);
 }
@@ -130,8 +130,9 @@ static struct slot *find_bare(const struct warden *w)
 	return NULL;
 }
 
-/* A slot sealed in the right root, else one without a root yet, else none. One sealed in another
- * root makes way, since the next request will probably be like this one. */
+/* A slot sealed in the right root, else one without a root yet, else none. With volumes only the
+ * latter will do: they are mounted when the root is given. One sealed in vain makes way, since the
+ * next request will probably be like this one. */
 static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 	const struct tree *tree)
 {
@@ -142,7 +143,8 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
-		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino)
+		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino &&
+			q->n_mounts == 0)
 			return slot;
 		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
 			rootless = slot;
@@ -163,13 +165,16 @@ static int make_slot(struct warden *w, const struct warden_request *q, bool bare
 	struct slot *slot = find_bare(w);
 	int r;
 
+	/* What is past its disk has its engine written down. */
 	if (!slot && w->making &&
-		(slot_is_bare(w->making) || (!bare && w->making->disk_bytes == q->disk_bytes)))
+		(slot_is_bare(w->making) || (!bare && q->engine == WARDEN_LOCAL &&
+						    w->making->disk_bytes == q->disk_bytes)))
 		slot = TAKE(w->making);
 	if (!slot)
 		slot = slot_new(w, &now);
 	if (slot_is_bare(slot))
 		slot->disk_bytes = q->disk_bytes;
+	slot->engine = (enum warden_engine)q->engine;
 	r = bare ? slot_finish_bare(slot, e) : slot_finish(slot, e);
 	if (r < 0)
 		slot_end(slot, e);
@@ -191,30 +196,52 @@ static int name_slot(struct slot *slot, const char *id, struct err *e)
 	return 0;
 }
 
-static int start_guest(struct slot *slot, int settings_fd, struct err *e)
+/* Whoever serves its redirected traffic must know whose it is. */
+static void tell_name(const struct slot *slot)
+{
+	struct warden_reply message = { .kind = WARDEN_NAMED,
+		.address = net_address(&slot->w->network, slot->number) };
+
+	control_tell(slot->w, &message, slot->id);
+}
+
+int slot_start(struct slot *slot, int settings_fd, struct err *e)
 {
 	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_START };
 	int r;
 
 	memcpy(message.id, slot->id, sizeof message.id);
-	r = fd_send(slot->guest_fd, &message, sizeof message, &settings_fd, GUEST_START_FDS);
+	r = fd_send(slot->guest_fd, &message, guest_boot_size(0), &settings_fd, GUEST_START_FDS);
 	return r < 0 ? err_sys(e, r, "start the guest") : 0;
 }
 
-static int boot_slot(struct slot *slot, const struct warden_request *q, const struct tree *tree,
+/* An engine takes its time, and its guest must not run anything before its sockets are taken. */
+static int start_guest(struct slot *slot, int settings_fd, struct err *e)
+{
+	if (slot->engine == WARDEN_LOCAL)
+		return slot_start(slot, settings_fd, e);
+	slot->settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0);
+	return slot->settings_fd < 0 ? err_sys(e, -errno, "keep the settings") : 0;
+}
+
+static int boot_slot(struct slot *slot, const struct warden_message *m, const struct tree *tree,
 	int settings_fd, struct err *e)
 {
-	struct limits limits = { q->memory_bytes, q->cpu_percent, q->max_pids };
+	const struct warden_request *q = &m->request;
+	const struct limits asked = { q->memory_bytes, q->cpu_percent, q->max_pids };
+	struct limits limits = engine_limits(slot->engine, &asked);
 	int r = 0;
 
 	slot->state = SLOT_BOOTING;
 	if (slot->root.dev == 0)
-		r = slot_give_root(slot, tree, e);
+		r = slot_give_root(slot, tree, m, e);
 	if (r >= 0)
 		r = cgroup_limit(&slot->w->cgroups, slot->key, &limits, &slot->limits, e);
 	if (r >= 0)
 		r = name_slot(slot, q->id, e);
 	CRASH_POINT("warden.create.named");
+	if (r >= 0)
+		tell_name(slot);
 	if (r >= 0)
 		r = start_guest(slot, settings_fd, e);
 	CRASH_POINT("warden.create.started");
@@ -230,6 +257,7 @@ static void expect(struct warden *w, const struct warden_request *q)
 		q->template_name);
 	w->expected.disk_bytes = q->disk_bytes;
 	w->expected.limits = (struct limits){ q->memory_bytes, q->cpu_percent, q->max_pids };
+	w->expected.has_mounts = q->n_mounts > 0;
 }
 
 static void refuse(struct warden *w, const struct warden_request *q, const struct err *e)
@@ -244,8 +272,8 @@ void birth_free(struct slot *slot)
 	if (!birth)
 		return;
 	/* Until it is named, its place under that name is only reserved. */
-	if (!slot->id[0] && map_get(&slot->w->by_id, str_of(birth->request.id)) == slot)
-		(void)map_remove(&slot->w->by_id, str_of(birth->request.id));
+	if (!slot->id[0] && map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
+		(void)map_remove(&slot->w->by_id, str_of(birth->message.request.id));
 	close_fdp(&birth->settings_fd);
 	tree_done(&birth->tree);
 	free(birth);
@@ -263,7 +291,7 @@ static void image_copied(void *arg, const struct copy_report *report)
 	if (r >= 0)
 		r = slot_finish(slot, &e);
 	if (r >= 0)
-		r = boot_slot(slot, &birth->request, &birth->tree, birth->settings_fd, &e);
+		r = boot_slot(slot, &birth->message, &birth->tree, birth->settings_fd, &e);
 	if (r < 0)
 		slot_end(slot, &e);
 	else
@@ -291,9 +319,10 @@ static int open_saved(const struct warden *w, const char *name, struct err *e)
 }
 
 /* As create, but its disk is a copy of a saved one, and it goes on when that has been made. */
-static void create_from_image(struct warden *w, const struct warden_request *q, struct tree *tree,
-	int settings_fd)
+static void create_from_image(struct warden *w, const struct warden_message *m, struct tree *tree,
+	int settings_fd, const struct ranges *ranges)
 {
+	const struct warden_request *q = &m->request;
 	int64_t now_us = time_now_us();
 	struct slot *slot = NULL;
 	struct err e = { 0 };
@@ -309,24 +338,37 @@ static void create_from_image(struct warden *w, const struct warden_request *q, 
 	slot->created_us = now_us;
 	slot->state = SLOT_BOOTING;
 	slot->birth = XNEW(struct birth);
-	*slot->birth = (struct birth){ *q, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
+	*slot->birth = (struct birth){ *m, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
 	tree->fd = -EBADF;
-	(void)map_put(&w->by_id, str_of(slot->birth->request.id), slot);
-	if (copy_saved(slot, saved_fd, &e) < 0)
+	(void)map_put(&w->by_id, str_of(slot->birth->message.request.id), slot);
+	if (policy_give(slot, ranges, &e) < 0 || copy_saved(slot, saved_fd, &e) < 0)
 		slot_end(slot, &e);
 	refill_soon(w);
 }
 
-void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd)
+/* The descriptors: its settings, and the ranges of its policy if it has any. */
+static int check_files(const struct warden_request *q, const int *fds, int n_fds,
+	struct ranges *ret, struct err *e)
 {
+	int r = wire_check_settings(fds[0], e);
+
+	return r < 0 ? r : ranges_receive(fds[n_fds - 1], q->reach_flags, q->n_ranges, ret, e);
+}
+
+void sandbox_create(struct warden *w, const struct warden_message *m, const int *fds, int n_fds)
+{
+	const struct warden_request *q = &m->request;
 	int64_t now_us = time_now_us();
 	CLEANUP(tree_done) struct tree tree = TREE_INIT;
 	struct slot *slot = NULL;
+	struct ranges ranges;
 	struct err e = { 0 };
-	int r = wire_check_settings(settings_fd, &e);
+	int r = check_files(q, fds, n_fds, &ranges, &e);
 
 	if (r >= 0 && map_get(&w->by_id, str_of(q->id)))
 		r = err_set(&e, -EEXIST, "sandbox '%s' exists", q->id);
+	if (r >= 0)
+		r = engine_check((enum warden_engine)q->engine, &e);
 	if (r >= 0)
 		r = tree_open(w, q->template_name, &tree, &e);
 	if (r < 0) {
@@ -334,11 +376,13 @@ void sandbox_create(struct warden *w, const struct warden_request *q, int settin
 		return;
 	}
 	if (q->image_name[0]) {
-		create_from_image(w, q, &tree, settings_fd);
+		create_from_image(w, m, &tree, fds[0], &ranges);
 		return;
 	}
-	expect(w, q);
-	slot = find_slot(w, q, &tree);
+	if (q->engine == WARDEN_LOCAL) {
+		expect(w, q);
+		slot = find_slot(w, q, &tree);
+	}
 	if (!slot && make_slot(w, q, false, &slot, &e) < 0) {
 		refuse(w, q, &e);
 		return;
@@ -346,7 +390,7 @@ void sandbox_create(struct warden *w, const struct warden_request *q, int settin
 	slot->create_pending = true;
 	slot->create_tag = q->tag;
 	slot->created_us = now_us;
-	if (boot_slot(slot, q, &tree, settings_fd, &e) < 0)
+	if (policy_give(slot, &ranges, &e) < 0 || boot_slot(slot, m, &tree, fds[0], &e) < 0)
 		slot_end(slot, &e); /* which answers when nothing is left */
 	refill_soon(w);
 }
@@ -377,6 +421,8 @@ void sandbox_socket(struct warden *w, const struct warden_request *q)
 
 	if (!slot || slot->state != SLOT_RUNNING)
 		r = err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else if (slot->engine == WARDEN_GVISOR)
+		r = err_set(&e, -EOPNOTSUPP, "the network of '%s' is gVisor's own", q->id);
 	else
 		r = net_sockets(&w->network, slot->net_fd, fds, &n, &e);
 	if (r < 0)
@@ -395,8 +441,14 @@ void sandbox_list(struct warden *w, const struct warden_request *q)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
+		struct warden_reply message = { .kind = WARDEN_LISTED,
+			.tag = q->tag,
+			.is_frozen = slot->frozen,
+			.engine = slot->engine,
+			.address = net_address(&w->network, slot->number) };
+
 		if (slot->state == SLOT_RUNNING)
-			control_list(w, q->tag, slot->id, slot->frozen);
+			control_tell(w, &message, slot->id);
 	}
 	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
 }

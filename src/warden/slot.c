@@ -23,6 +23,7 @@ struct slot *slot_new(struct warden *w, const struct expectation *expected)
 
 	slot->w = w;
 	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
+	slot->settings_fd = -EBADF;
 	slot->image = (struct image)IMAGE_INIT;
 	slot->disk_bytes = expected->disk_bytes;
 	random_id(slot->key, SLOT_KEY_SIZE - 1);
@@ -172,6 +173,8 @@ static int step_number(struct slot *slot, struct err *e)
 	int r = net_attach(&slot->w->network, slot->net_fd, &slot->number, e);
 
 	if (r >= 0)
+		r = policy_enter(slot, e);
+	if (r >= 0)
 		r = write_map(slot, "uid_map", e);
 	if (r >= 0)
 		r = write_map(slot, "gid_map", e);
@@ -230,7 +233,8 @@ static int step_state(struct slot *slot, struct err *e)
 	struct state state = { .pid = slot->pid,
 		.start_time = slot->start_time,
 		.number = slot->number,
-		.loop = slot->image.loop };
+		.loop = slot->image.loop,
+		.engine = slot->engine };
 	cleanup_close int dir_fd = open_run_dir(slot, false, e);
 
 	if (dir_fd < 0)
@@ -239,24 +243,53 @@ static int step_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
+static int send_root(struct slot *slot, const int own_fds[GUEST_ENGINE_FDS],
+	const struct warden_message *m, struct err *e)
 {
-	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_ROOT };
+	struct guest_boot message = { .version = WARDEN_VERSION,
+		.step = GUEST_ROOT,
+		.engine = slot->engine };
+	int fds[GUEST_ENGINE_FDS + WARDEN_MAX_MOUNTS], r = 0;
+	uint32_t n = m ? m->request.n_mounts : 0;
+	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS;
+
+	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
+	memcpy(fds, own_fds, (size_t)own * sizeof *fds);
+	message.n_mounts = n;
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(message.paths[i], m->mounts[i].path, sizeof message.paths[i]);
+		fds[own + (int)i] = -EBADF;
+	}
+	if (n)
+		r = volumes_open(&slot->w->volumes, m->mounts, n, slot_first_uid(slot), fds + own,
+			e);
+	if (r >= 0) {
+		r = fd_send(slot->guest_fd, &message, guest_boot_size(n), fds, own + (int)n);
+		r = r < 0 ? err_sys(e, r, "give the guest its root") : 0;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		close_fdp(&fds[own + (int)i]);
+	return r;
+}
+
+int slot_give_root(struct slot *slot, const struct tree *tree, const struct warden_message *m,
+	struct err *e)
+{
 	struct rootfs_layers layers = { .lower_fd = tree->fd,
 		.image_fd = slot->image.mount_fd,
 		.user_ns_fd = slot->user_fd,
 		.first_uid = slot_first_uid(slot) };
-	cleanup_close int root_fd = -EBADF;
-	int fds[GUEST_ROOT_FDS], r;
+	cleanup_close int root_fd = -EBADF, door = -EBADF;
+	int r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
 
-	r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
+	if (r >= 0 && slot->engine == WARDEN_GVISOR)
+		r = door = engine_door(slot, e);
+	if (r >= 0)
+		r = send_root(slot,
+			(int[]){ root_fd, door >= 0 ? door : slot->listen_fd, slot->w->inner_fd },
+			m, e);
 	if (r < 0)
 		return r;
-	fds[0] = root_fd;
-	fds[1] = slot->listen_fd;
-	r = fd_send(slot->guest_fd, &message, sizeof message, fds, GUEST_ROOT_FDS);
-	if (r < 0)
-		return err_sys(e, r, "give the guest its root");
 	slot->root = *tree;
 	slot->root.fd = -EBADF;
 	disk_let_go(&slot->image);
@@ -266,15 +299,16 @@ int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e)
 	return 0;
 }
 
-/* The expected template may not exist, or no longer: then the root waits until it is known. */
+/* The expected template may not exist, or no longer, and volumes go with the root: then the root
+ * waits until all is known. */
 static int step_root(struct slot *slot, struct err *e)
 {
 	CLEANUP(tree_done) struct tree tree = TREE_INIT;
 
-	if (!slot->w->expected.template_name[0] ||
+	if (slot->w->expected.has_mounts || !slot->w->expected.template_name[0] ||
 		tree_open(slot->w, slot->w->expected.template_name, &tree, NULL) < 0)
 		return 0;
-	return slot_give_root(slot, &tree, e);
+	return slot_give_root(slot, &tree, NULL, e);
 }
 
 bool slot_is_bare(const struct slot *slot)

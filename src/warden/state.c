@@ -1,5 +1,6 @@
 #include "warden/state.h"
 #include "warden/net.h"
+#include "warden/proto.h"
 
 #include <sys/stat.h>
 
@@ -7,8 +8,9 @@ int state_write(int dir_fd, const struct state *s, struct err *e)
 {
 	char text[160];
 	int n = snprintf(text, sizeof text,
-		"atoll-slot 1\nkey %s\npid %d\nstart %" PRIu64 "\nnumber %d\nloop %d\n", s->key,
-		(int)s->pid, s->start_time, s->number, s->loop);
+		"atoll-slot 1\nkey %s\npid %d\nstart %" PRIu64
+		"\nnumber %d\nloop %d\nengine %d\n",
+		s->key, (int)s->pid, s->start_time, s->number, s->loop, s->engine);
 
 	return file_replace(dir_fd, "state", str_make(text, (size_t)n), 0600, e);
 }
@@ -41,7 +43,7 @@ static bool is_key(struct str s)
 
 int state_parse(struct str text, struct state *ret)
 {
-	int64_t version, pid, start, number, loop;
+	int64_t version, pid, start, number, loop, engine = WARDEN_LOCAL;
 	struct state s = { 0 };
 	struct str key;
 
@@ -49,13 +51,18 @@ int state_parse(struct str text, struct state *ret)
 		!is_key(key) || !take_int(&text, "pid", 2, INT32_MAX, &pid) ||
 		!take_int(&text, "start", 0, INT64_MAX, &start) ||
 		!take_int(&text, "number", 1, NET_MAX_NUMBER, &number) ||
-		!take_int(&text, "loop", -1, 1 << 20, &loop) || text.n)
+		!take_int(&text, "loop", -1, 1 << 20, &loop))
+		return -EINVAL;
+	/* What was made before there were engines says nothing of them. */
+	if (text.n &&
+		(!take_int(&text, "engine", WARDEN_LOCAL, WARDEN_ENGINES - 1, &engine) || text.n))
 		return -EINVAL;
 	memcpy(s.key, key.p, key.n);
 	s.pid = (pid_t)pid;
 	s.start_time = (uint64_t)start;
 	s.number = (int)number;
 	s.loop = (int)loop;
+	s.engine = (int)engine;
 	*ret = s;
 	return 0;
 }

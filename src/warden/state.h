@@ -11,6 +11,7 @@ struct state {
 	pid_t pid;
 	uint64_t start_time;
 	int number, loop; /* loop -1: none */
+	int engine;       /* enum warden_engine */
 };
 
 int state_write(int dir_fd, const struct state *state, struct err *e);

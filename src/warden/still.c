@@ -135,6 +135,14 @@ static void remove_marker(const struct slot *slot)
 	(void)unlinkat(dir, MARKER_NAME, 0);
 }
 
+/* Its disk is no longer what its programs wrote: no copy may pass for one of it. */
+static int tell_lost_writes(struct err *e)
+{
+	return err_set(e, -ENOSPC,
+		"the host's disk was full or failed, and writes of this sandbox were lost: its "
+		"files cannot be saved; copy what you need out of it and start another");
+}
+
 static void saved(void *arg, const struct copy_report *report)
 {
 	struct slot *slot = arg;
@@ -149,6 +157,10 @@ static void saved(void *arg, const struct copy_report *report)
 	remove_marker(slot);
 	if (e.code < 0)
 		saved_cancel(&slot->w->disk, name);
+	if (report->has_lost_writes) {
+		slot->has_lost_writes = true;
+		(void)tell_lost_writes(&e);
+	}
 	log_debug("sandbox.saved", "sandbox=%s image=%s code=%d still_us=%" PRId64 " us=%" PRId64,
 		slot->id, name, e.code, report->still_us, report->total_us);
 	finish(slot, &e);
@@ -179,7 +191,9 @@ static void save(struct slot *slot, const struct warden_request *q)
 	int r;
 
 	o.name = q->image_name;
-	o.to_fd = r = saved_begin(&slot->w->disk, q->image_name, &o.saved_fd, &e);
+	r = slot->has_lost_writes ? tell_lost_writes(&e) : 0;
+	if (r >= 0)
+		o.to_fd = r = saved_begin(&slot->w->disk, q->image_name, &o.saved_fd, &e);
 	if (r >= 0) {
 		r = start_copier(slot, &o, &e);
 		if (r < 0)
@@ -309,7 +323,8 @@ static void list_one(void *arg, const char *name)
 	const struct listing *l = arg;
 
 	if (strlen(name) < WARDEN_ID_SIZE)
-		control_list(l->w, l->tag, name, false);
+		control_tell(l->w,
+			&(struct warden_reply){ .kind = WARDEN_LISTED, .tag = l->tag }, name);
 }
 
 void image_list(struct warden *w, const struct warden_request *q)

@@ -1,13 +1,11 @@
 /* What can be looked at without a sandbox: texts, messages, files. */
 #include "warden/net.h"
 #include "warden/netlink.h"
-#include "warden/resolv.h"
 #include "warden/host.h"
 #include "warden/state.h"
 
 #include "test.h"
 
-#include <arpa/inet.h>
 #include <linux/rtnetlink.h>
 
 TEST(networks_are_parsed_and_numbers_fit_into_them)
@@ -37,50 +35,37 @@ TEST(networks_are_parsed_and_numbers_fit_into_them)
 	}
 }
 
-TEST(only_resolvers_a_sandbox_can_reach_are_kept)
+TEST(the_resolver_is_an_address_that_no_sandbox_has)
 {
-	struct resolvers got = { 0 };
+	struct network net = NETWORK_INIT;
+	char text[NET_CONF_SIZE];
 
-	ASSERT_EQ(resolv_parse(STR("# comment\nnameserver 127.0.0.53\nnameserver 9.9.9.9\n"
-				   "nameserver fe80::1%eth0\nnameserver 10.0.0.2\n"
-				   "search example.org\noptions edns0\nnameserver bad\n"),
-			  &got),
-		2);
-	ASSERT_STR(got.text, "nameserver 9.9.9.9\nnameserver 10.0.0.2\nsearch example.org\n"
-			     "options edns0\n");
-	ASSERT_EQ(got.servers[1].s_addr, htonl(0x0a000002));
+	ASSERT_EQ(net_parse("10.199.0.0/16", &net, NULL), 0);
+	net_resolv_conf(&net, text);
+	ASSERT_STR(text, "nameserver 10.199.0.1\n");
+	ASSERT_EQ(net_address(&net, 1), 0x0ac70003);
+	ASSERT_EQ(net_parse("none", &net, NULL), 0);
+	net_resolv_conf(&net, text);
+	ASSERT(!strstr(text, "nameserver"));
+	ASSERT_EQ(net_address(&net, 1), 0);
 }
 
-TEST(a_long_resolv_conf_is_cut_at_a_line)
+TEST(the_shared_rules_take_redirected_packets_before_they_drop)
 {
-	CLEANUP(buf_done) struct buf text = BUF_INIT(65536);
-	struct resolvers got = { 0 };
+	CLEANUP(buf_done) struct buf text = BUF_INIT(16384);
+	const char *taken, *dropped;
 
-	for (int i = 0; i < 500; i++)
-		(void)buf_adds(&text, "search a-rather-long-domain.example.org\n");
-	(void)resolv_parse(buf_str(&text), &got);
-	ASSERT(strlen(got.text) < sizeof got.text);
-	ASSERT_EQ(got.text[strlen(got.text) - 1], '\n');
-}
-
-TEST(the_rules_let_resolvers_through_before_private_networks_are_dropped)
-{
-	CLEANUP(buf_done) struct buf with = BUF_INIT(16384), without = BUF_INIT(16384);
-	struct resolvers some = { 0 }, none = { 0 };
-	const char *dns, *drop;
-
-	(void)resolv_parse(STR("nameserver 10.0.0.2\nnameserver 9.9.9.9\n"), &some);
-	ASSERT_EQ(net_rules(&some, &with), 0);
-	dns = strstr(strstr(with.p, "chain through"), "{ 10.0.0.2, 9.9.9.9 }");
-	drop = strstr(with.p, "10.0.0.0/8");
-	ASSERT(dns && drop && dns < drop);
-	ASSERT_EQ(net_rules(&none, &without), 0);
-	ASSERT(!strstr(without.p, "dport 53"));
+	ASSERT_EQ(net_rules(&text), 0);
+	taken = strstr(strstr(text.p, "chain host"), "ct status dnat");
+	dropped = strstr(strstr(text.p, "chain host"), "\t\tdrop");
+	ASSERT(taken && dropped && taken < dropped);
+	ASSERT(strstr(text.p, "19900-19999"));
 }
 
 TEST(netlink_lengths_follow_what_is_added)
 {
-	struct netlink_batch b = { 0 };
+	uint8_t bytes[NETLINK_BATCH_BYTES];
+	struct netlink_batch b = netlink_batch(bytes, sizeof bytes);
 	struct ifinfomsg head = { 0 };
 	struct nlmsghdr first, second;
 	size_t outer, inner, at;

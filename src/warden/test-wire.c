@@ -19,7 +19,7 @@ static struct warden_request create_request(void)
 
 static int decode(const struct warden_request *q, int n_fds)
 {
-	struct warden_request got;
+	struct warden_message got;
 	uint64_t tag;
 
 	return wire_decode(q, sizeof *q, n_fds, &got, &tag, NULL);
@@ -27,18 +27,20 @@ static int decode(const struct warden_request *q, int n_fds)
 
 TEST(a_proper_request_comes_through_unchanged)
 {
-	struct warden_request q = create_request(), got = { 0 };
+	struct warden_request q = create_request();
+	struct warden_message got = { 0 };
 	struct err e = { 0 };
 	uint64_t tag = 0;
 
 	ASSERT_EQ(wire_decode(&q, sizeof q, 1, &got, &tag, &e), 0);
 	ASSERT_EQ(tag, 7);
-	ASSERT_EQ(memcmp(&q, &got, sizeof q), 0);
+	ASSERT_EQ(memcmp(&q, &got.request, sizeof q), 0);
 }
 
 TEST(wrong_sizes_are_refused)
 {
-	struct warden_request q = create_request(), got;
+	struct warden_request q = create_request();
+	struct warden_message got;
 	uint64_t tag;
 
 	ASSERT_EQ(wire_decode(&q, sizeof q - 1, 1, &got, &tag, NULL), -EMSGSIZE);
@@ -102,7 +104,7 @@ TEST(versions_operations_and_descriptor_counts_are_checked)
 	q = create_request();
 	q.op = 0;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
-	q.op = WARDEN_IMAGES + 1;
+	q.op = WARDEN_DENIALS + 1;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
 	q = create_request();
 	ASSERT_EQ(decode(&q, 0), -EINVAL);
@@ -153,6 +155,105 @@ TEST(images_are_named_where_they_are_needed_and_only_properly)
 		if (cases[i].image[0] || cases[i].op == WARDEN_CREATE)
 			ASSERT_EQ(decode(&q, n_fds), -EINVAL);
 	}
+}
+
+TEST(policies_are_counted_and_go_with_the_operations_that_have_them)
+{
+	static const struct {
+		enum warden_op op;
+		uint32_t flags, n_ranges;
+		int n_fds, want;
+	} cases[] = {
+		{ WARDEN_CREATE, 0, 1, 2, 0 },
+		{ WARDEN_CREATE, 0, 1, 1, -EINVAL },
+		{ WARDEN_CREATE, WARDEN_PROXIED, 0, 1, 0 },
+		{ WARDEN_CREATE, WARDEN_PROXIED, 0, 2, -EINVAL },
+		{ WARDEN_POLICY, 0, 0, 0, 0 },
+		{ WARDEN_POLICY, 0, 0, 1, -EINVAL },
+		{ WARDEN_POLICY, WARDEN_PROXIED, WARDEN_MAX_RANGES, 1, 0 },
+		{ WARDEN_POLICY, 0, WARDEN_MAX_RANGES + 1, 1, -ERANGE },
+		{ WARDEN_POLICY, 0, UINT32_MAX, 1, -ERANGE },
+		{ WARDEN_POLICY, 2, 0, 0, -EINVAL },
+		{ WARDEN_DESTROY, 0, 1, 1, -EINVAL },
+		{ WARDEN_DESTROY, WARDEN_PROXIED, 0, 0, -EINVAL },
+		{ WARDEN_DENIALS, 0, 0, 0, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct warden_request q = create_request();
+
+		q.op = cases[i].op;
+		q.reach_flags = cases[i].flags;
+		q.n_ranges = cases[i].n_ranges;
+		ASSERT_EQ(decode(&q, cases[i].n_fds), cases[i].want);
+	}
+}
+
+#define VOLUME "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
+
+static int decode_mounts(const char *const *paths, uint32_t n, const char *volume)
+{
+	struct warden_message m = { .request = create_request() }, got;
+	uint64_t tag;
+
+	m.request.n_mounts = n;
+	for (uint32_t i = 0; i < n; i++) {
+		memcpy(m.mounts[i].volume, volume, MIN(strlen(volume), sizeof m.mounts[i].volume));
+		memcpy(m.mounts[i].path, paths[i], MIN(strlen(paths[i]), sizeof m.mounts[i].path));
+	}
+	return wire_decode(&m, warden_message_size(n), 1, &got, &tag, NULL);
+}
+
+TEST(mounts_are_taken_at_proper_paths_in_order)
+{
+	static const char *const good[] = { "/a", "/a b", "/a/b", "/data/\303\244", "/procs",
+		"/run/x" };
+	static const char *const wrong[] = { "", "a", "/", "//", "/a/", "/a//b", "/./a", "/a/.",
+		"/a/../b", "/..", "/proc", "/proc/x", "/sys", "/sys/fs", "/dev", "/dev/shm", "/run",
+		"/run/e2b", "/run/e2b/x", "/\377" };
+	static const char *const twice[] = { "/a", "/a" }, *const back[] = { "/b", "/a" };
+	static const char *const ids[] = { "", "..", "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e5",
+		"0F8A6C1E-11D2-4A57-9F3B-6F2A0C9D7E55", "0f8a6c1e/11d2-4a57-9f3b-6f2a0c9d7e55",
+		"0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e555" };
+	char longest[WARDEN_PATH_SIZE + 1];
+	const char *one = longest;
+
+	ASSERT_EQ(decode_mounts(good, ARRAY_SIZE(good), VOLUME), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+		ASSERT_EQ(decode_mounts(&wrong[i], 1, VOLUME), -EINVAL);
+	ASSERT_EQ(decode_mounts(twice, 2, VOLUME), -EINVAL);
+	ASSERT_EQ(decode_mounts(back, 2, VOLUME), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(ids); i++)
+		ASSERT_EQ(decode_mounts(good, 1, ids[i]), -EINVAL);
+	memset(longest, 'p', sizeof longest);
+	longest[0] = '/';
+	longest[WARDEN_PATH_SIZE] = '\0';
+	ASSERT_EQ(decode_mounts(&one, 1, VOLUME), -EINVAL); /* no room for its end */
+	longest[WARDEN_PATH_SIZE - 1] = '\0';
+	ASSERT_EQ(decode_mounts(&one, 1, VOLUME), 0);
+}
+
+TEST(mounts_that_are_not_all_there_are_refused)
+{
+	struct warden_message m = { .request = create_request() }, got;
+	uint64_t tag;
+
+	m.request.n_mounts = 1;
+	memcpy(m.mounts[0].volume, VOLUME, sizeof m.mounts[0].volume);
+	memcpy(m.mounts[0].path, "/a", 3);
+	ASSERT_EQ(wire_decode(&m, warden_message_size(1), 1, &got, &tag, NULL), 0);
+	ASSERT_STR(got.mounts[0].path, "/a");
+	ASSERT_EQ(wire_decode(&m, warden_message_size(1) - 1, 1, &got, &tag, NULL), -EMSGSIZE);
+	ASSERT_EQ(wire_decode(&m, warden_message_size(2), 1, &got, &tag, NULL), -EMSGSIZE);
+	m.request.n_mounts = UINT32_MAX;
+	ASSERT_EQ(wire_decode(&m, sizeof m, 1, &got, &tag, NULL), -EMSGSIZE);
+	ASSERT_EQ(wire_decode(&m, warden_message_size(1), 1, &got, &tag, NULL), -EMSGSIZE);
+	m.request.n_mounts = 1;
+	m.mounts[0].path[100] = 'x'; /* what stands behind the end */
+	ASSERT_EQ(wire_decode(&m, warden_message_size(1), 1, &got, &tag, NULL), -EINVAL);
+	m.mounts[0].path[100] = '\0';
+	m.request.op = WARDEN_DESTROY;
+	ASSERT_EQ(wire_decode(&m, warden_message_size(1), 0, &got, &tag, NULL), -EINVAL);
 }
 
 TEST(only_a_sealed_memfd_passes_as_settings)

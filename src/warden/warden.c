@@ -72,6 +72,8 @@ static int open_dirs(struct warden *w, int *ret_images, struct err *e)
 		O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (w->templates_fd < 0)
 		return err_sys(e, -errno, "open the templates directory");
+	/* What is in it is the server's, and looked at as such; without it there are no volumes. */
+	w->volumes.dir_fd = openat(data, "volumes", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	w->lock_fd = openat(w->run_fd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (w->lock_fd < 0)
 		return err_sys(e, -errno, "open run/.lock");
@@ -133,19 +135,13 @@ static int exec_memfd(void)
 
 /* In memory and sealed: a template needs no copy of it, and nobody inside can change what the next
  * sandbox will run. */
-static int load_guest(struct warden *w, struct err *e)
+static int load_program(const char *path, int *ret, struct err *e)
 {
-	cleanup_close int file = -EBADF, memory = exec_memfd();
-	char dir[3500], path[4096];
-	int r = own_directory(dir, sizeof dir, e);
+	cleanup_close int file = open(path, O_RDONLY | O_CLOEXEC), memory = exec_memfd();
+	int r;
 
-	if (r < 0)
-		return r;
-	(void)snprintf(path, sizeof path, "%s/atoll-guest", dir);
-	file = open(w->options->guest_path ? w->options->guest_path : path, O_RDONLY | O_CLOEXEC);
 	if (file < 0)
-		return err_sys(e, -errno, "open the guest program %s",
-			w->options->guest_path ? w->options->guest_path : path);
+		return err_sys(e, -errno, "open the guest program %s", path);
 	if (memory < 0)
 		return err_sys(e, -errno, "memfd_create");
 	r = copy_file(file, memory, e);
@@ -154,18 +150,39 @@ static int load_guest(struct warden *w, struct err *e)
 	if (fcntl(memory, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) <
 		0)
 		return err_sys(e, -errno, "seal the guest program");
-	w->guest_fd = TAKE_FD(memory);
+	*ret = TAKE_FD(memory);
 	return 0;
+}
+
+/* Where the guest is built with parts that only the host has (sanitizers), a second one without them
+ * lies beside it. */
+static int load_guest(struct warden *w, struct err *e)
+{
+	char dir[3500], path[4096], inner[4096];
+	int r = own_directory(dir, sizeof dir, e);
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof path, "%s/atoll-guest", dir);
+	(void)snprintf(inner, sizeof inner, "%s/atoll-guest-static", dir);
+	if (w->options->guest_path)
+		(void)snprintf(path, sizeof path, "%s", w->options->guest_path);
+	r = load_program(path, &w->guest_fd, e);
+	if (r < 0)
+		return r;
+	return load_program(access(inner, R_OK) == 0 ? inner : path, &w->inner_fd, e);
 }
 
 void warden_init(struct warden *w, const struct options *o)
 {
 	w->options = o;
-	w->run_fd = w->templates_fd = w->guest_fd = w->lock_fd = -EBADF;
+	w->run_fd = w->templates_fd = w->guest_fd = w->inner_fd = w->lock_fd = -EBADF;
 	w->cgroups = (struct cgroups)CGROUPS_INIT;
 	w->network = (struct network)NETWORK_INIT;
+	w->firewall = (struct firewall)FIREWALL_INIT;
 	w->disk = (struct disk)DISK_INIT;
 	w->rootfs = (struct rootfs)ROOTFS_INIT;
+	w->volumes = (struct volumes)VOLUMES_INIT;
 	list_init(&w->slots);
 	list_init(&w->replies);
 	list_init(&w->copiers);
@@ -196,33 +213,19 @@ int warden_open(struct warden *w, struct err *e)
 		r = rootfs_use_dir(&w->rootfs, w->run_fd, e);
 	if (r >= 0)
 		r = net_parse(w->options->network, &w->network, e);
-	resolv_read(&w->resolvers);
 	if (r >= 0)
-		r = net_open(&w->network, &w->resolvers, e);
+		r = net_open(&w->network, e);
+	if (r >= 0)
+		r = policy_open(w, instance, e);
 	if (r < 0)
 		close_fdp(&images);
 	else
 		r = disk_open(&w->disk, images, w->options->plain_layers, w->options->no_pool,
-			&w->resolvers, e);
+			&w->network, e);
 	if (r < 0)
 		return r;
 	saved_tidy(&w->disk);
 	return disk_prepare(&w->disk, w->expected.disk_bytes, e);
-}
-
-void warden_follow_resolvers(struct warden *w)
-{
-	struct resolvers now;
-	struct err e = { 0 };
-
-	resolv_read(&now);
-	if (strcmp(now.text, w->resolvers.text) == 0)
-		return;
-	w->resolvers = now;
-	disk_set_resolvers(&w->disk, &now);
-	if (w->network.enabled && net_apply_rules(&now, &e) < 0)
-		log_error("resolvers.failed", "err=%s", log_quote(str_of(e.msg)));
-	log_info("resolvers.changed", "n=%d", now.n);
 }
 
 void warden_close(struct warden *w)
@@ -244,13 +247,16 @@ void warden_close(struct warden *w)
 	loop_timer_cancel(&w->refill);
 	loop_task_cancel(&w->refill_next);
 	loop_timer_cancel(&w->farewell);
+	policy_close(w);
 	map_done(&w->by_id);
 	net_close(&w->network);
 	cgroups_close(&w->cgroups);
 	disk_close(&w->disk);
 	close_fdp(&w->run_fd);
 	close_fdp(&w->templates_fd);
+	close_fdp(&w->volumes.dir_fd);
 	close_fdp(&w->guest_fd);
+	close_fdp(&w->inner_fd);
 	close_fdp(&w->lock_fd);
 }
 
@@ -338,6 +344,7 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	slot = known_slot(w, s->key);
 	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
 	slot->number = s->number;
+	slot->engine = (enum warden_engine)s->engine;
 	slot->image.loop = s->loop;
 	slot->pid = s->pid;
 	slot->start_time = s->start_time;

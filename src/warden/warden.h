@@ -16,9 +16,11 @@
 #include "warden/cgroup.h"
 #include "warden/copier.h"
 #include "warden/disk.h"
+#include "warden/firewall.h"
 #include "warden/net.h"
 #include "warden/proto.h"
 #include "warden/rootfs.h"
+#include "warden/volume.h"
 
 #include <sys/stat.h>
 
@@ -37,6 +39,7 @@ int probe_host(const struct options *options);
 enum {
 	SLOT_KEY_SIZE = 17,
 	BOOT_DEADLINE_MS = 10000,
+	ENGINE_DEADLINE_MS = 60000, /* a kernel of its own to start, perhaps beside many others */
 };
 
 /* What the next request will probably want: what the last one did. */
@@ -44,17 +47,22 @@ struct expectation {
 	char template_name[WARDEN_NAME_SIZE];
 	uint64_t disk_bytes;
 	struct limits limits;
+	bool has_mounts;
 };
 
 struct warden {
 	struct loop *loop;
 	const struct options *options;
 	int run_fd, templates_fd, guest_fd, lock_fd;
+	int inner_fd; /* the guest as a program of any tree, for other engines */
 	struct cgroups cgroups;
 	struct network network;
 	struct disk disk;
 	struct rootfs rootfs;
-	struct resolvers resolvers;
+	struct volumes volumes;
+	struct firewall firewall;
+	struct loop_io log_io;         /* of refused packets */
+	struct loop_timer rules_timer; /* the next look at whether the rules stand */
 
 	struct list slots;   /* all of them */
 	struct map by_id;    /* those with a name */
@@ -75,8 +83,6 @@ struct warden {
 void warden_init(struct warden *w, const struct options *options);
 int warden_open(struct warden *w, struct err *e);
 void warden_close(struct warden *w);
-/* Follows the host when its name servers change: what is prepared from now on has the new ones. */
-void warden_follow_resolvers(struct warden *w);
 /* Takes over what an earlier warden left: lives with what lives, removes the rest. */
 void warden_adopt(struct warden *w);
 /* Ends what has no name yet; the loop stops when it is gone. Named sandboxes live on. */
@@ -86,7 +92,8 @@ void warden_leave(struct warden *w);
 int control_open(struct warden *w, struct err *e);
 void control_reply(struct warden *w, enum warden_kind kind, uint64_t tag, const char *id,
 	const struct err *why, const int *fds, int n_fds);
-void control_list(struct warden *w, uint64_t tag, const char *id, bool is_frozen);
+/* Any other message of one sandbox: its version and id are filled in. */
+void control_tell(struct warden *w, const struct warden_reply *message, const char *id);
 void control_close(struct warden *w);
 
 /* A template's tree, and what makes it that one and no other. */
@@ -126,7 +133,7 @@ struct pending {
 
 /* What a sandbox that starts from a saved image still needs when that has been copied. */
 struct birth {
-	struct warden_request request;
+	struct warden_message message;
 	int settings_fd;
 	struct tree tree;
 };
@@ -140,6 +147,7 @@ struct slot {
 	char key[SLOT_KEY_SIZE]; /* names its cgroups, image and unnamed run directory */
 	char id[WARDEN_ID_SIZE];
 	int number; /* uid range, addresses, interface; 0: none yet */
+	enum warden_engine engine;
 
 	pid_t pid;
 	uint64_t start_time; /* tells the process from a later one of the same pid */
@@ -154,7 +162,8 @@ struct slot {
 	struct tree root; /* fd is unused; dev 0: none given yet */
 	int answers;      /* of the guest */
 
-	bool create_pending, start_sent;
+	bool create_pending;
+	int settings_fd; /* of an engine, until its guest is ready for them */
 	uint64_t create_tag;
 	int64_t created_us, ended_us; /* when it was asked for, for the debug log */
 	bool cold;
@@ -162,6 +171,7 @@ struct slot {
 	struct list waiters; /* requests to destroy it */
 
 	bool frozen;
+	bool has_lost_writes;  /* see copy_report */
 	struct copier *copier; /* of its image, or into it */
 	struct birth *birth;
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
@@ -176,11 +186,13 @@ int slot_step(struct slot *slot, struct err *e);
 int slot_finish(struct slot *slot, struct err *e);
 int slot_finish_bare(struct slot *slot, struct err *e);
 bool slot_is_bare(const struct slot *slot);
-int slot_give_root(struct slot *slot, const struct tree *tree, struct err *e);
+/* With the volumes that the message names; NULL: none, as for one that waits for its request. */
+int slot_give_root(struct slot *slot, const struct tree *tree, const struct warden_message *m,
+	struct err *e);
 uid_t slot_first_uid(const struct slot *slot);
 
 /* sandbox.c: from a request to a named sandbox and to its end. */
-void sandbox_create(struct warden *w, const struct warden_request *q, int settings_fd);
+void sandbox_create(struct warden *w, const struct warden_message *m, const int *fds, int n_fds);
 void sandbox_destroy(struct warden *w, const struct warden_request *q);
 void sandbox_socket(struct warden *w, const struct warden_request *q);
 void sandbox_list(struct warden *w, const struct warden_request *q);
@@ -195,9 +207,36 @@ void still_end(struct slot *slot); /* the sandbox is ending */
 void image_discard(struct warden *w, const struct warden_request *q);
 void image_list(struct warden *w, const struct warden_request *q);
 
+/* policy.c: what sandboxes may reach. */
+int policy_open(struct warden *w, const char *instance, struct err *e);
+/* The rules for all that live, at once; when it fails, those that were there stay. */
+int policy_build(struct warden *w, struct err *e);
+/* Takes the rules away if nobody needs them any more. */
+void policy_close(struct warden *w);
+/* Its interface is there; nothing runs in it yet. */
+int policy_enter(struct slot *slot, struct err *e);
+/* From now on; the same for the next warden, should this one die. On failure the old one holds. */
+int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e);
+void policy_leave(const struct slot *slot);
+void sandbox_policy(struct warden *w, const struct warden_request *q, int fd);
+void sandbox_denials(struct warden *w, const struct warden_request *q);
+
+/* START: what it has been told to be. */
+int slot_start(struct slot *slot, int settings_fd, struct err *e);
+
+/* engine.c: sandboxes that another program runs, in the place that a slot is. */
+/* -EOPNOTSUPP: this host does not have it. */
+int engine_check(enum warden_engine engine, struct err *e);
+/* What the engine itself needs, on top of what its sandbox may. */
+struct limits engine_limits(enum warden_engine engine, const struct limits *of_sandbox);
+/* What comes with ROOT in the listening socket's place: the door, where it cannot be handed in. */
+int engine_door(const struct slot *slot, struct err *e);
+/* The guest is ready for START: its sockets are taken out of the door, which is removed. */
+int engine_take_door(struct slot *slot, struct err *e);
+
 /* end.c: taking apart. */
 int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's answers */
-/* A guest that does not answer within BOOT_DEADLINE_MS is ended. */
+/* A guest that does not answer in time is ended. */
 void slot_expect_answer(struct slot *slot);
 /* Closes what the warden holds of it, which keeps nothing alive that lives by itself. */
 void slot_let_go(struct slot *slot);

@@ -58,18 +58,74 @@ static int check_create(const struct warden_request *q, struct err *e)
 			e);
 	if (r >= 0)
 		r = check_range("pids", q->max_pids, WIRE_MIN_PIDS, WIRE_MAX_PIDS, e);
+	if (r >= 0)
+		r = check_range("engine", q->engine, WARDEN_LOCAL, WARDEN_ENGINES - 1, e);
 	return r;
+}
+
+static bool is_uuid(const char *field)
+{
+	for (size_t i = 0; i < WARDEN_VOLUME_SIZE - 1; i++) {
+		bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+		if (dash ? field[i] != '-' : !field[i] || !strchr("0123456789abcdef", field[i]))
+			return false;
+	}
+	return field[WARDEN_VOLUME_SIZE - 1] == '\0';
+}
+
+static int check_mount(const struct warden_mount *m, struct err *e)
+{
+	size_t n = strnlen(m->path, sizeof m->path);
+	const char *problem;
+
+	if (!is_uuid(m->volume))
+		return err_set(e, -EINVAL, "bad volume id");
+	if (n == sizeof m->path || !is_empty(m->path + n, sizeof m->path - n))
+		return err_set(e, -EINVAL, "bad mount path");
+	problem = warden_path_problem(str_make(m->path, n));
+	return problem ? err_set(e, -EINVAL, "%s", problem) : 0;
+}
+
+static int check_mounts(const struct warden_message *m, struct err *e)
+{
+	uint32_t n = m->request.n_mounts;
+	int r = 0;
+
+	if (n && m->request.op != WARDEN_CREATE)
+		return err_set(e, -EINVAL, "only a new sandbox can be given volumes");
+	for (uint32_t i = 0; r >= 0 && i < n; i++) {
+		r = check_mount(&m->mounts[i], e);
+		if (r >= 0 && i && strcmp(m->mounts[i - 1].path, m->mounts[i].path) >= 0)
+			r = err_set(e, -EINVAL, "mounts are out of order");
+	}
+	return r;
+}
+
+static int check_reach(const struct warden_request *q, struct err *e)
+{
+	if ((q->reach_flags || q->n_ranges) && q->op != WARDEN_CREATE && q->op != WARDEN_POLICY)
+		return err_set(e, -EINVAL, "operation %" PRIu32 " takes no policy", q->op);
+	if (q->reach_flags & ~(uint32_t)WARDEN_PROXIED)
+		return err_set(e, -EINVAL, "unknown policy flags");
+	return check_range("ranges", q->n_ranges, 0, WARDEN_MAX_RANGES, e);
+}
+
+static int count_fds(const struct warden_request *q)
+{
+	return (q->op == WARDEN_CREATE ? 1 : 0) + (q->n_ranges ? 1 : 0);
 }
 
 static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 {
 	bool create = q->op == WARDEN_CREATE;
-	bool has_id = q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES;
+	bool has_id = q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES &&
+		      q->op != WARDEN_DENIALS;
 	bool has_image = q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD;
 
-	if (q->op < WARDEN_CREATE || q->op > WARDEN_IMAGES)
+	if (q->op < WARDEN_CREATE || q->op > WARDEN_DENIALS)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
-	if (n_fds != (create ? 1 : 0))
+	if (n_fds != count_fds(q))
 		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op,
 			n_fds);
 	if (has_id && !is_name(q->id, sizeof q->id, ""))
@@ -79,25 +135,34 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 	return create ? check_create(q, e) : 0;
 }
 
-int wire_decode(const void *p, size_t n, int n_fds, struct warden_request *ret, uint64_t *ret_tag,
+int wire_decode(const void *p, size_t n, int n_fds, struct warden_message *ret, uint64_t *ret_tag,
 	struct err *e)
 {
-	struct warden_request q;
+	struct warden_message m = { 0 };
+	const struct warden_request *q = &m.request;
 	int r;
 
 	*ret_tag = 0;
-	if (n != sizeof q)
-		return err_set(e, -EMSGSIZE, "a request has %zu bytes, this one %zu", sizeof q, n);
-	memcpy(&q, p, sizeof q);
-	*ret_tag = q.tag;
-	if (q.version != WARDEN_VERSION)
+	if (n < sizeof m.request || n > sizeof m)
+		return err_set(e, -EMSGSIZE, "a request has %zu bytes, this one %zu",
+			sizeof m.request, n);
+	memcpy(&m, p, n);
+	*ret_tag = q->tag;
+	if (q->version != WARDEN_VERSION)
 		return err_set(e, -EPROTONOSUPPORT,
 			"the warden speaks version %d, the request is version %" PRIu32
 			": the server and the warden are of different builds",
-			WARDEN_VERSION, q.version);
-	r = check_op(&q, n_fds, e);
+			WARDEN_VERSION, q->version);
+	if (q->n_mounts > WARDEN_MAX_MOUNTS || n != warden_message_size(q->n_mounts))
+		return err_set(e, -EMSGSIZE, "a request with %" PRIu32 " mounts has not %zu bytes",
+			q->n_mounts, n);
+	r = check_reach(q, e);
 	if (r >= 0)
-		*ret = q;
+		r = check_op(q, n_fds, e);
+	if (r >= 0)
+		r = check_mounts(&m, e);
+	if (r >= 0)
+		*ret = m;
 	return r;
 }
 

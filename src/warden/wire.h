@@ -16,10 +16,10 @@ enum {
 #define WIRE_MAX_BYTES (UINT64_C(1) << 50)
 
 /* Checks a received message of n bytes and n_fds descriptors and copies it out. On success: version
- * and op are known, names are terminated and of their character set, limits are in range (CREATE),
- * and the number of descriptors is what the op takes. `ret_tag` is set even on failure where there
- * was one, so that the sender can be told. */
-int wire_decode(const void *p, size_t n, int n_fds, struct warden_request *ret, uint64_t *ret_tag,
+ * and op are known, names are terminated and of their character set, limits are in range and mounts
+ * in order at paths that may carry one (CREATE), and the number of descriptors is what the op
+ * takes. `ret_tag` is set even on failure where there was one, so that the sender can be told. */
+int wire_decode(const void *p, size_t n, int n_fds, struct warden_message *ret, uint64_t *ret_tag,
 	struct err *e);
 /* A sealed memfd of bounded size, and nothing else: never a directory or a device of the host. */
 int wire_check_settings(int fd, struct err *e);

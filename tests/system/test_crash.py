@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import struct
+import subprocess
 import tempfile
 import time
 import unittest
@@ -20,6 +21,7 @@ BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 STEPS = {
     'create': ['create.asked', 'create.row', 'create.run', 'create.both', 'warden.create.named',
                'warden.create.started', 'warden.create.ready'],
+    'create_mounted': ['create.run', 'warden.create.named', 'warden.create.started', 'warden.create.ready'],
     'exec': ['exec.dialled'],
     'pause': ['pause.frozen', 'pause.recorded', 'pause.complete', 'warden.freeze'],
     'pause_disk': ['pause.frozen', 'pause.saved', 'pause.recorded', 'pause.complete',
@@ -29,6 +31,7 @@ STEPS = {
     'resume_cold': ['resume.saved', 'resume.destroyed', 'resume.running', 'resume.recorded'],
     'snapshot': ['snapshot.saved', 'snapshot.recorded', 'warden.save.started', 'warden.save.copied'],
     'fork': ['fork.saved', 'fork.one', 'fork.one:2', 'create.both:2'],
+    'network': ['network.laid', 'network.recorded', 'warden.policy.kept', 'warden.policy.laid'],
     'kill': ['kill.asked', 'kill.removed', 'kill.done', 'warden.destroy.killed',
              'warden.destroy.removed'],
 }
@@ -97,6 +100,8 @@ class Crash(unittest.TestCase):
         probe.env = self.server.env()
         for row in probe.api('GET', '/v2/sandboxes'):
             probe.api('DELETE', f"/sandboxes/{row['sandboxID']}")
+        for row in probe.api('GET', '/volumes'):
+            probe.api('DELETE', f"/volumes/{row['volumeID']}")
         for row in probe.api('GET', '/snapshots'):
             probe.api('DELETE', f"/templates/{row['snapshotID'].replace(':', '%3A')}")
         self.assertEqual(self.server.stop(), 0)
@@ -112,11 +117,15 @@ class Crash(unittest.TestCase):
             box.api('POST', f'/sandboxes/{box.id}/pause', {})
         elif operation == 'resume_disk':
             box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
+        elif operation == 'create_mounted':
+            box.api('POST', '/volumes', {'name': 'v'})
 
     def ask(self, operation, box):
         path = f'/sandboxes/{box.id}'
         if operation == 'create':
             Sandbox(env=self.server.env())
+        elif operation == 'create_mounted':
+            Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
         elif operation == 'exec':
             box.run('true')
         elif operation == 'pause':
@@ -131,6 +140,8 @@ class Crash(unittest.TestCase):
             box.api('POST', path + '/snapshots', {})
         elif operation == 'fork':
             box.api('POST', path + '/fork', {'count': 2})
+        elif operation == 'network':
+            box.api('PUT', path + '/network', {'denyOut': ['198.51.100.0/24']})
         elif operation == 'kill':
             box.kill()
 
@@ -145,10 +156,19 @@ class Crash(unittest.TestCase):
                               'resume_cold': ('running', 'paused')}.get(operation, ('running',)))
         if state == 'paused':
             box.api('POST', path + '/connect', {'timeout': 600})
+        if operation == 'network':
+            self.check_rules(box)
         if operation in ('pause_disk', 'resume_disk', 'resume_cold'):
             self.assertEqual(box.run('cat file').text(), 'kept\n')
         else:
             self.check_runs(box)
+
+    def check_rules(self, box):
+        """The kernel has what the row says, and one more change is made as ever."""
+        asked = box.api('GET', f'/sandboxes/{box.id}').get('network') or {}
+        rules = subprocess.run(['nft', 'list', 'ruleset'], capture_output=True, text=True, check=True).stdout
+        self.assertEqual('198.51.100.0/24 : goto refuse' in rules, bool(asked.get('denyOut')), asked)
+        box.api('PUT', f'/sandboxes/{box.id}/network', {})
 
     def one(self, operation, step):
         self.serve()

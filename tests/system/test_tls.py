@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-from harness import alone
+from harness import alone, names, python_sdk
 from harness.certificates import Authority, openssl
 from harness.sandbox import Sandbox
 from harness.server import ROOT, Server, free_port, template_cache
@@ -133,11 +133,14 @@ class OnePort(Served):
                                          **headers)
             self.assertEqual((status, body), (200, b'bytes'))
 
-    def test_published_sdk_with_nothing_but_the_domain(self):
+    def only_the_domain(self, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith('E2B_')}
         served = self.server.env()
-        env.update(E2B_API_KEY=served['E2B_API_KEY'], E2B_DOMAIN=served['E2B_DOMAIN'],
-                   NODE_EXTRA_CA_CERTS=str(self.authority.path))
+        return {**env, 'E2B_API_KEY': served['E2B_API_KEY'], 'E2B_DOMAIN': served['E2B_DOMAIN'],
+                **more}
+
+    def test_published_sdk_with_nothing_but_the_domain(self):
+        env = self.only_the_domain(NODE_EXTRA_CA_CERTS=str(self.authority.path))
         home = ROOT / 'tests/sdk'
         if not (home / 'node_modules/e2b').exists():
             self.skipTest('the published e2b package is not installed in tests/sdk')
@@ -146,6 +149,19 @@ class OnePort(Served):
                               home / 'tls/tls.test.mjs'], cwd=home, env=env, capture_output=True,
                              text=True, timeout=200, check=False)
         self.assertEqual(run.returncode, 0, run.stdout[-6000:] + run.stderr[-2000:])
+
+    def test_published_python_sdk_with_nothing_but_the_domain(self):
+        if python_sdk.reason_missing():
+            self.skipTest(python_sdk.reason_missing())
+        if alone.INSIDE not in os.environ:
+            self.skipTest('needs the name service of a network of its own: run by tests/run')
+        env = self.only_the_domain(SSL_CERT_FILE=str(self.authority.path),
+                                   PYTHONPATH=str(python_sdk.TESTS))
+        with names.all_here() as resolving:
+            run = subprocess.run([*resolving, python_sdk.interpreter(), '-m', 'unittest', '-v',
+                                  'test_domain'], cwd=python_sdk.TESTS / 'domain', env=env,
+                                 capture_output=True, text=True, timeout=200, check=False)
+        self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr[-6000:])
 
     def test_plain_http_on_loopback(self):
         link = http.client.HTTPConnection('127.0.0.1', self.port, timeout=20)

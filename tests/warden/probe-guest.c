@@ -46,6 +46,16 @@ static void do_write(char *args, struct buf *out)
 	say_result(out, fd < 0 ? -1 : write(fd, text ? text : "", text ? strlen(text) : 0));
 }
 
+/* TARGET PATH */
+static void do_link(char *args, struct buf *out)
+{
+	char *path = strchr(args, ' ');
+
+	if (path)
+		*path++ = '\0';
+	say_result(out, symlink(args, path ? path : ""));
+}
+
 static void do_list(const char *path, struct buf *out)
 {
 	DIR *dir = opendir(path);
@@ -370,6 +380,8 @@ static void act(char *line, struct buf *out)
 		do_read(args, out);
 	else if (strcmp(line, "write") == 0)
 		do_write(args, out);
+	else if (strcmp(line, "link") == 0)
+		do_link(args, out);
 	else if (strcmp(line, "list") == 0)
 		do_list(args, out);
 	else if (strcmp(line, "stat") == 0)
@@ -422,14 +434,15 @@ static void serve(int listen_fd)
 	}
 }
 
-int main(void)
+int main(int argc, char *argv[])
 {
+	enum boot_place place = boot_place(argc, argv);
 	struct boot boot = BOOT_INIT;
 	struct err e = { 0 };
 
-	if (!boot_is_wanted())
+	if (place == BOOT_NOWHERE)
 		return 2;
-	if (boot_prepare(&boot, &e) < 0 || boot_wait(&boot, &e) < 0)
+	if (boot_prepare(place, &boot, &e) < 0 || boot_wait(&boot, &e) < 0)
 		return 1;
 	(void)fd_set_nonblock(boot.listen_fd, false);
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

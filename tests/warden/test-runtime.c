@@ -1,4 +1,5 @@
 /* The local runtime over a real warden and a probe guest. Needs root. */
+#include "policy/policy.h"
 #include "runtime/runtime.h"
 #include "warden/harness.h"
 
@@ -19,6 +20,10 @@ struct fixture {
 	int r, fd, listed, frozen; /* what the last call came to */
 	char exited[32];
 	bool done;
+	const char *network; /* NULL: none */
+	const struct policy *policy;
+	uint64_t denied; /* packets of "one" */
+	struct runtime_denial told;
 };
 
 static void on_done(void *arg, int r, const struct err *e)
@@ -82,7 +87,8 @@ static int create(struct fixture *f, const char *template_name)
 		.memory_mb = 128,
 		.disk_mb = 64,
 		.max_pids = 64,
-		.settings = STR("{}") };
+		.settings = STR("{}"),
+		.policy = f->policy };
 
 	runtime_create(f->rt, &spec, on_done, f);
 	return wait_done(f);
@@ -111,7 +117,7 @@ static int start(struct fixture *f, struct err *e)
 	if (r >= 0)
 		r = dir_make(AT_FDCWD, f->h.dir, 0755, e);
 	if (r >= 0)
-		r = harness_spawn_warden(&f->h, "none", 1, e);
+		r = harness_spawn_warden(&f->h, f->network ? f->network : "none", 1, e);
 	/* The runtime opens DATA/run: as the server does, wait for the warden to make it. */
 	for (int i = 0; r >= 0 && i < 100; i++) {
 		struct pollfd p = { .fd = f->h.fd, .events = POLLIN };
@@ -142,14 +148,14 @@ static void stop(struct fixture *f)
 	harness_stop(&f->h);
 }
 
-#define START(f)                                                    \
-	CLEANUP(stop) struct fixture f = { .h.fd = -EBADF };        \
-	do {                                                        \
-		struct err start_e = { 0 };                         \
-		if (start(&(f), &start_e) == -EPERM)                \
-			TEST_SKIP("needs root and a built warden"); \
-		if (start_e.code < 0)                               \
-			TEST_FAIL("start: %s", start_e.msg);        \
+#define START(f, ...)                                                     \
+	CLEANUP(stop) struct fixture f = { .h.fd = -EBADF, __VA_ARGS__ }; \
+	do {                                                              \
+		struct err start_e = { 0 };                               \
+		if (start(&(f), &start_e) == -EPERM)                      \
+			TEST_SKIP("needs root and a built warden");       \
+		if (start_e.code < 0)                                     \
+			TEST_FAIL("start: %s", start_e.msg);              \
 	} while (0)
 
 static int dial(struct fixture *f, int port)
@@ -241,6 +247,81 @@ TEST(an_image_is_saved_started_from_listed_and_discarded)
 	runtime_destroy(f.rt, "one", on_done, &f);
 	ASSERT_EQ(wait_done(&f), 0);
 	runtime_destroy(f.rt, "two", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+}
+
+static void on_denied(void *arg, const char *id, uint64_t packets)
+{
+	struct fixture *f = arg;
+
+	if (strcmp(id, "one") == 0)
+		f->denied = packets;
+}
+
+static void on_told(void *arg, const struct runtime_denial *what)
+{
+	struct fixture *f = arg;
+
+	if (strcmp(what->id, "one") == 0)
+		f->told = *what;
+}
+
+static void wait_told(struct fixture *f)
+{
+	for (int i = 0; i < 30 && f->told.address == 0; i++) {
+		runtime_denied(f->rt, on_denied, on_done, f);
+		(void)wait_done(f);
+		(void)poll(NULL, 0, 50);
+	}
+}
+
+static int count_addresses(const struct fixture *f)
+{
+	int n = 0;
+
+	for (uint32_t address = 0x0ac40000; address < 0x0ac40020; address++) {
+		const char *id = runtime_find_address(f->rt, address);
+
+		n += id && strcmp(id, "one") == 0;
+	}
+	return n;
+}
+
+TEST(what_a_policy_denies_is_refused_counted_and_told)
+{
+	static struct policy_range all = { 0, 0, false };
+	static const struct policy closed = { .ranges = &all, .n_ranges = 1 };
+	struct runtime_egress sockets;
+
+	START(f, .network = "10.196.0.0/24", .policy = &closed);
+	runtime_on_denied(f.rt, on_told, &f);
+	ASSERT_EQ(create(&f, "empty"), 0);
+	ASSERT_EQ(runtime_egress_sockets(f.rt, &sockets, NULL), 0);
+	ASSERT(sockets.dns_udp_fd >= 0 && sockets.dns_tcp_fd >= 0 && sockets.proxy_fd >= 0);
+	ASSERT_EQ(count_addresses(&f), 1);
+	ASSERT_STR(harness_inside(&f.h, "one", "connect 203.0.113.9 443"), "-111");
+	wait_told(&f);
+	ASSERT(f.denied > 0);
+	ASSERT_EQ(f.told.address, 0xcb007109);
+	ASSERT_EQ(f.told.port, 443);
+	ASSERT_EQ(f.told.protocol, 6);
+	runtime_set_policy(f.rt, "one", NULL, on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+	runtime_set_policy(f.rt, "two", &closed, on_done, &f);
+	ASSERT_EQ(wait_done(&f), -ENOENT);
+	runtime_destroy(f.rt, "one", on_done, &f);
+	ASSERT_EQ(wait_done(&f), 0);
+}
+
+TEST(without_a_network_there_are_no_sockets_for_it)
+{
+	struct runtime_egress sockets;
+
+	START(f);
+	ASSERT_EQ(create(&f, "empty"), 0);
+	ASSERT_EQ(runtime_egress_sockets(f.rt, &sockets, NULL), -EOPNOTSUPP);
+	ASSERT_EQ(count_addresses(&f), 0);
+	runtime_destroy(f.rt, "one", on_done, &f);
 	ASSERT_EQ(wait_done(&f), 0);
 }
 

@@ -156,9 +156,9 @@ TEST(the_network_reaches_neither_host_nor_neighbour)
 	ASSERT_EQ(harness_create(&h, "two"), 0);
 	ASSERT(strstr(harness_inside(&h, "one", "read /proc/net/dev"), "eth0"));
 	ASSERT_STR(harness_inside(&h, "one", "connect 127.0.0.1 9"), "-111");
-	ASSERT_STR(harness_inside(&h, "one", "connect 169.254.169.254 80"), "-110");
-	ASSERT_STR(harness_inside(&h, "one", "connect 10.198.0.2 22"), "-110");
-	ASSERT_STR(harness_inside(&h, "one", "connect 10.198.0.5 9"), "-110");
+	ASSERT_STR(harness_inside(&h, "one", "connect 169.254.169.254 80"), "-111");
+	ASSERT_STR(harness_inside(&h, "one", "connect 10.198.0.2 22"), "-111");
+	ASSERT_STR(harness_inside(&h, "one", "connect 10.198.0.5 9"), "-111");
 }
 
 /* The world outside: a namespace of its own behind a pair of interfaces, with one greeting server

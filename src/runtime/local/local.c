@@ -8,7 +8,7 @@
 
 static const struct runtime_ops local_ops;
 
-static struct local *local_from(struct runtime *rt)
+struct local *local_from(struct runtime *rt)
 {
 	assert(rt->ops == &local_ops);
 	return container_of(rt, struct local, base);
@@ -21,6 +21,9 @@ static struct runtime *local_free(struct runtime *rt)
 	local_wire_stop(local);
 	close_fdp(&local->warden_fd);
 	close_fdp(&local->run_fd);
+	for (int i = 0; i < WARDEN_EGRESS_FDS; i++)
+		close_fdp(&local->egress_fds[i]);
+	free(local->residents);
 	free(local);
 	return NULL;
 }
@@ -42,28 +45,29 @@ void call_end(struct call *call, int r, int fd, const struct err *e)
 	else
 		call->done(call->arg, r, e);
 	close_fdp(&call->fd);
+	close_fdp(&call->ranges_fd);
+	free(call->mounts);
 	free(call);
 }
 
-static struct call *call_new(enum warden_op op, const char *id, void *arg)
+struct call *call_new(enum warden_op op, const char *id, void *arg)
 {
 	struct call *call = XNEW(struct call);
 
 	call->request.op = op;
-	call->fd = -EBADF;
+	call->fd = call->ranges_fd = -EBADF;
 	call->arg = arg;
 	(void)snprintf(call->request.id, sizeof call->request.id, "%s", id);
 	return call;
 }
 
-/* The guest's settings as a sealed memory file: the warden passes it on without a look. */
-static int settings_fd(struct str settings, struct err *e)
+int sealed_file(const char *name, struct str bytes, struct err *e)
 {
-	int fd = memfd_create("atoll-settings", MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING), r;
 
 	if (fd < 0)
-		return err_sys(e, -errno, "make the settings' memory file");
-	r = fd_write_all(fd, settings.p, settings.n);
+		return err_sys(e, -errno, "make the memory file %s", name);
+	r = fd_write_all(fd, bytes.p, bytes.n);
 	if (r >= 0 &&
 		(lseek(fd, 0, SEEK_SET) < 0 ||
 			fcntl(fd, F_ADD_SEALS,
@@ -72,7 +76,7 @@ static int settings_fd(struct str settings, struct err *e)
 	if (r >= 0)
 		return fd;
 	(void)close(fd);
-	return err_sys(e, r, "write the settings");
+	return err_sys(e, r, "write %s", name);
 }
 
 /* Failures found on this side are told on a later turn. */
@@ -90,7 +94,7 @@ static void tell_failed(void *arg)
 	free(f);
 }
 
-static void fail_later(struct local *local, struct call *call, const struct err *e)
+void fail_later(struct local *local, struct call *call, const struct err *e)
 {
 	struct failed *f = XNEW(struct failed);
 
@@ -99,10 +103,33 @@ static void fail_later(struct local *local, struct call *call, const struct err 
 	loop_defer(local->base.loop, &f->task, tell_failed, f);
 }
 
-static void local_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done,
-	void *arg)
+static int by_path(const void *a, const void *b)
 {
-	struct local *local = local_from(rt);
+	const struct warden_mount *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+/* In the order that the wire wants: by path. */
+static void add_mounts(struct call *call, const struct runtime_spec *spec)
+{
+	assert(spec->n_mounts <= WARDEN_MAX_MOUNTS);
+	if (spec->n_mounts == 0)
+		return;
+	call->mounts = XNEW_N(struct warden_mount, spec->n_mounts);
+	for (size_t i = 0; i < spec->n_mounts; i++) {
+		struct warden_mount *m = &call->mounts[i];
+
+		(void)snprintf(m->volume, sizeof m->volume, "%s", spec->mounts[i].volume_id);
+		(void)snprintf(m->path, sizeof m->path, "%s", spec->mounts[i].path);
+	}
+	qsort(call->mounts, spec->n_mounts, sizeof *call->mounts, by_path);
+	call->request.n_mounts = (uint32_t)spec->n_mounts;
+}
+
+void local_create_with(struct local *local, enum warden_engine engine,
+	const struct runtime_spec *spec, done_fn done, void *arg)
+{
 	struct call *call = call_new(WARDEN_CREATE, spec->id, arg);
 	struct err e = { 0 };
 
@@ -112,15 +139,24 @@ static void local_create(struct runtime *rt, const struct runtime_spec *spec, do
 	if (spec->image)
 		(void)snprintf(call->request.image_name, sizeof call->request.image_name, "%s",
 			spec->image);
+	call->request.engine = engine;
 	call->request.memory_bytes = (uint64_t)spec->memory_mb << 20;
 	call->request.disk_bytes = (uint64_t)spec->disk_mb << 20;
 	call->request.cpu_percent = (uint32_t)spec->cpu_count * 100;
 	call->request.max_pids = (uint32_t)spec->max_pids;
-	call->fd = settings_fd(spec->settings, &e);
-	if (call->fd < 0)
+	add_mounts(call, spec);
+	/* The warden passes the settings on without a look. */
+	call->fd = sealed_file("atoll-settings", spec->settings, &e);
+	if (call->fd < 0 || local_add_policy(call, spec->policy, &e) < 0)
 		fail_later(local, call, &e);
 	else
 		local_ask(local, call);
+}
+
+static void local_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done,
+	void *arg)
+{
+	local_create_with(local_from(rt), WARDEN_LOCAL, spec, done, arg);
 }
 
 static void local_destroy(struct runtime *rt, const char *id, done_fn done, void *arg)
@@ -131,24 +167,31 @@ static void local_destroy(struct runtime *rt, const char *id, done_fn done, void
 	local_ask(local_from(rt), call);
 }
 
-static void ask_each(struct runtime *rt, enum warden_op op, runtime_each_fn each, done_fn done,
-	void *arg)
+static void ask_each(struct local *local, enum warden_op op, enum warden_engine engine,
+	runtime_each_fn each, done_fn done, void *arg)
 {
 	struct call *call = call_new(op, "", arg);
 
 	call->done = done;
 	call->each = each;
-	local_ask(local_from(rt), call);
+	call->engine = engine;
+	local_ask(local, call);
+}
+
+void local_list_of(struct local *local, enum warden_engine engine, runtime_each_fn each,
+	done_fn done, void *arg)
+{
+	ask_each(local, WARDEN_LIST, engine, each, done, arg);
 }
 
 static void local_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
 {
-	ask_each(rt, WARDEN_LIST, each, done, arg);
+	local_list_of(local_from(rt), WARDEN_LOCAL, each, done, arg);
 }
 
 static void local_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
 {
-	ask_each(rt, WARDEN_IMAGES, each, done, arg);
+	ask_each(local_from(rt), WARDEN_IMAGES, WARDEN_LOCAL, each, done, arg);
 }
 
 /* A plain question about one sandbox, one image, or both. */
@@ -186,15 +229,15 @@ static void local_discard(struct runtime *rt, const char *image, done_fn done, v
 /* ---- dialling ---- */
 
 /* Through a directory descriptor, since a socket's path may be 108 bytes long at most. */
-static int dial_guest(struct local *local, const char *id, struct err *e)
+int local_open_door(const struct local *local, const char *id, const char *name, struct err *e)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0)
 		return err_sys(e, -errno, "make a socket");
-	(void)snprintf(addr.sun_path, sizeof addr.sun_path, "/proc/self/fd/%d/%s/guest.sock",
-		local->run_fd, id);
+	(void)snprintf(addr.sun_path, sizeof addr.sun_path, "/proc/self/fd/%d/%s/%s",
+		local->run_fd, id, name);
 	if (connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
 		return err_sys(e, -errno, "connect to the guest of '%s'", id);
 	return TAKE_FD(fd);
@@ -223,7 +266,7 @@ static void local_dial(struct runtime *rt, const char *id, int port, runtime_dia
 	if (port == RUNTIME_GUEST_PORT) {
 		struct dialled *d = XNEW(struct dialled);
 
-		d->fd = dial_guest(local, id, &d->e);
+		d->fd = local_open_door(local, id, GUEST_SOCKET, &d->e);
 		d->fn = fn;
 		d->arg = arg;
 		loop_defer(local->base.loop, &d->task, tell_dialled, d);
@@ -300,6 +343,10 @@ static const struct runtime_ops local_ops = {
 	.save = local_save,
 	.discard = local_discard,
 	.list_images = local_list_images,
+	.set_policy = local_set_policy,
+	.egress_sockets = local_egress_sockets,
+	.find_address = local_find_address,
+	.denied = local_denied,
 };
 
 int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,
@@ -311,7 +358,11 @@ int runtime_local_new(struct loop *loop, const struct runtime_local_config *conf
 
 	local->base.ops = &local_ops;
 	local->base.loop = loop;
+	local->engines[WARDEN_LOCAL] = &local->base;
 	local->warden_fd = config->warden_fd;
+	for (int i = 0; i < WARDEN_EGRESS_FDS; i++)
+		local->egress_fds[i] = -EBADF;
+	local->residents = XNEW_N(struct resident, LOCAL_RESIDENTS);
 	list_init(&local->unsent);
 	list_init(&local->waiting);
 	(void)snprintf(run, sizeof run, "%s/run", config->data_dir);

@@ -16,6 +16,8 @@ static void fail_all(void *arg)
 			list_remove(&call->node);
 			call_end(call, -EPIPE, -EBADF, &local->state);
 		}
+	if (local->base.lost)
+		local->base.lost(local->base.lost_arg, &local->state);
 }
 
 static void die(struct local *local, int code, const char *why)
@@ -32,12 +34,27 @@ static void die(struct local *local, int code, const char *why)
 	loop_defer(local->base.loop, &local->dead_task, fail_all, local);
 }
 
+static int send_call(const struct local *local, const struct call *call)
+{
+	struct warden_message m;
+	uint32_t n = call->request.n_mounts;
+	int fds[2], n_fds = 0;
+
+	m.request = call->request;
+	if (n)
+		memcpy(m.mounts, call->mounts, n * sizeof m.mounts[0]);
+	if (call->fd >= 0)
+		fds[n_fds++] = call->fd;
+	if (call->ranges_fd >= 0)
+		fds[n_fds++] = call->ranges_fd;
+	return fd_send(local->warden_fd, &m, warden_message_size(n), fds, n_fds);
+}
+
 static void send_waiting(struct local *local)
 {
 	while (!list_empty(&local->unsent)) {
 		struct call *call = container_of(local->unsent.next, struct call, node);
-		int r = fd_send(local->warden_fd, &call->request, sizeof call->request, &call->fd,
-			call->fd >= 0 ? 1 : 0);
+		int r = send_call(local, call);
 
 		if (r == -EAGAIN)
 			break;
@@ -48,7 +65,8 @@ static void send_waiting(struct local *local)
 		list_remove(&call->node);
 		list_append(&local->waiting, &call->node);
 		close_fdp(&call->fd);
-		call->fd = -EBADF;
+		close_fdp(&call->ranges_fd);
+		call->fd = call->ranges_fd = -EBADF;
 	}
 	loop_io_set(&local->io, list_empty(&local->unsent) ? EPOLLIN : EPOLLIN | EPOLLOUT);
 }
@@ -100,6 +118,15 @@ static void answered(struct local *local, const struct warden_reply *reply, cons
 	call_end(call, r, r, &e);
 }
 
+static void tell_exited(const struct local *local, const struct warden_reply *reply)
+{
+	const struct runtime *rt =
+		reply->engine < WARDEN_ENGINES ? local->engines[reply->engine] : NULL;
+
+	if (rt && rt->exited)
+		rt->exited(rt->exited_arg, reply->id, &reply->e);
+}
+
 static void handle(struct local *local, const struct warden_reply *reply, const int *fds, int n)
 {
 	struct call *call;
@@ -109,18 +136,28 @@ static void handle(struct local *local, const struct warden_reply *reply, const 
 		local->is_ready = reply->e.code >= 0;
 		local->has_refused = !local->is_ready;
 		local->state = reply->e;
-		break;
+		local_keep_egress(local, fds, n);
+		return;
 	case WARDEN_REPLY:
 		answered(local, reply, fds, n);
 		return;
 	case WARDEN_LISTED:
 		call = call_of(local, reply->tag);
-		if (call && call->each)
+		if (reply->address)
+			local_note_address(local, reply);
+		if (call && call->each && call->engine == reply->engine)
 			call->each(call->arg, reply->id, reply->is_frozen != 0);
+		else if (call && call->each_denied)
+			call->each_denied(call->arg, reply->id, reply->count);
+		break;
+	case WARDEN_NAMED:
+		local_note_address(local, reply);
+		break;
+	case WARDEN_DENIED:
+		local_tell_denied(local, reply);
 		break;
 	case WARDEN_EXITED:
-		if (local->base.exited)
-			local->base.exited(local->base.exited_arg, reply->id, &reply->e);
+		tell_exited(local, reply);
 		break;
 	}
 	close_all(fds, n);

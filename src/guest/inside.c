@@ -1,0 +1,104 @@
+#include "guest/inside.h"
+#include "guest/engine.h"
+#include "guest/seal.h"
+
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+enum {
+	BACKLOG = 1024,
+};
+
+static int null_stdio(struct err *e)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(e, -errno, "open /dev/null");
+	for (int i = 0; i <= STDERR_FILENO; i++)
+		(void)dup2(fd, i);
+	(void)close(fd);
+	return 0;
+}
+
+/* The host's end of these is moved away before START, and their directory is removed: nothing that
+ * runs later finds them. */
+static int listen_at(const char *path, int *ret, struct err *e)
+{
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	(void)snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 ||
+		listen(fd, BACKLOG) < 0)
+		return err_sys(e, -errno, "listen at %s", path);
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+/* The ways in, of our program and of its sockets: whoever comes later finds neither, nor the file
+ * systems of the host that they lie on. */
+static int leave_no_trace(enum boot_place place, struct err *e)
+{
+	if (umount2(ENGINE_GUEST, MNT_DETACH) < 0)
+		return err_sys(e, -errno, "unmount %s", ENGINE_GUEST);
+	(void)unlink(ENGINE_GUEST);
+	if (place != BOOT_GVISOR)
+		return 0;
+	if (umount2(ENGINE_DOOR, MNT_DETACH) < 0)
+		return err_sys(e, -errno, "unmount %s", ENGINE_DOOR);
+	(void)rmdir(ENGINE_DOOR);
+	return 0;
+}
+
+/* gVisor's own kernel is what separates this sandbox from the host: nothing to mask, no calls to
+ * forbid. */
+static int prepare_gvisor(struct boot *ret, struct err *e)
+{
+	int r;
+
+	if (dup3(STDIN_FILENO, WARDEN_GUEST_FD, O_CLOEXEC) < 0)
+		return err_sys(e, -errno, "move the warden's socket");
+	r = null_stdio(e);
+	if (r >= 0)
+		r = listen_at(ENGINE_DOOR "/" GUEST_SOCKET, &ret->listen_fd, e);
+	if (r >= 0)
+		r = listen_at(ENGINE_DOOR "/" GUEST_DIAL, &ret->dial_fd, e);
+	if (r >= 0)
+		r = leave_no_trace(BOOT_GVISOR, e);
+	return r < 0 ? r : seal_capabilities(e);
+}
+
+static int prepare_container(struct boot *ret, struct err *e)
+{
+	int r;
+
+	(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
+	(void)fcntl(ENGINE_LISTEN_FD, F_SETFD, FD_CLOEXEC);
+	ret->listen_fd = ENGINE_LISTEN_FD;
+	if (close_range(ENGINE_LISTEN_FD + 1, ~0U, 0) < 0)
+		return err_sys(e, -errno, "close_range");
+	r = null_stdio(e);
+	if (r >= 0)
+		r = leave_no_trace(BOOT_CONTAINER, e);
+	if (r >= 0)
+		r = seal_device_nodes(e);
+	if (r >= 0)
+		r = seal_kernel_files(e);
+	return r < 0 ? r : seal_self(e);
+}
+
+int inside_prepare(enum boot_place place, struct boot *ret, struct err *e)
+{
+	int r = place == BOOT_GVISOR ? prepare_gvisor(ret, e) : prepare_container(ret, e);
+
+	if (r < 0)
+		return r;
+	/* Nothing inside may look into this process: it holds the socket of the API. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return err_sys(e, -errno, "PR_SET_DUMPABLE");
+	seal_limits();
+	return 0;
+}

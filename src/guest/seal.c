@@ -1,0 +1,207 @@
+#include "guest/seal.h"
+#include "guest/mounts.h"
+#include "guest/seccomp.h"
+
+#include <linux/capability.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+enum {
+	NOFILE_SOFT = 1024, /* more breaks select(); programs that want more raise it themselves */
+};
+
+#define EMPTY_DIR "/dev/.empty"
+
+static int hide(const char *path, struct err *e)
+{
+	cleanup_close int cover = -EBADF;
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return 0;
+	cover = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? EMPTY_DIR : "/dev/null",
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (cover < 0)
+		return err_sys(e, -errno, "make a cover for %s", path);
+	return mount_put(cover, path, e);
+}
+
+static int freeze(const char *path, struct err *e)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_PLAIN };
+	cleanup_close int fd = -EBADF;
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return 0;
+	fd = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, -errno, "clone %s", path);
+	if (mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+		return err_sys(e, -errno, "make %s read-only", path);
+	return mount_put(fd, path, e);
+}
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* A boot of its own: programs take this id for "the same boot as before", and the host's would
+ * neither change with a fresh start of the sandbox nor differ between sandboxes. */
+static int give_boot_id(struct err *e)
+{
+	static const char file[] = "/dev/.boot-id";
+	cleanup_close int cover = -EBADF;
+	uint8_t b[16];
+	char text[40];
+	int n, fd, r;
+
+	random_bytes(b, sizeof b);
+	b[6] = (uint8_t)((b[6] & 0x0f) | 0x40);
+	b[8] = (uint8_t)((b[8] & 0x3f) | 0x80);
+	n = snprintf(text, sizeof text,
+		"%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", b[0],
+		b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+		b[14], b[15]);
+	fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0444);
+	if (fd < 0)
+		return err_sys(e, -errno, "make %s", file);
+	r = fd_write_all(fd, text, (size_t)n);
+	(void)close(fd);
+	if (r < 0)
+		return err_sys(e, r, "write %s", file);
+	cover = open_tree(AT_FDCWD, file, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (cover < 0)
+		return err_sys(e, -errno, "clone %s", file);
+	r = mount_put(cover, BOOT_ID, e);
+	(void)unlink(file); /* it lives on where it is mounted */
+	return r;
+}
+
+/* The kernel's own files that concern the whole machine. */
+static int mask_host(struct err *e)
+{
+	static const char *const hidden[] = { "/proc/acpi", "/proc/asound", "/proc/kallsyms",
+		"/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
+		"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
+		"/sys/devices/virtual/powercap", "/sys/kernel/notes", "/sys/kernel/vmcoreinfo" };
+	static const char *const frozen[] = { "/proc/bus", "/proc/fs", "/proc/irq",
+		"/proc/pressure", "/proc/sys", "/proc/sysrq-trigger" };
+	int r = 0;
+
+	if (mkdir(EMPTY_DIR, 0555) < 0)
+		return err_sys(e, -errno, "make an empty directory");
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hidden); i++)
+		r = hide(hidden[i], e);
+	/* Deleted, it can never be filled; the covers keep it. */
+	(void)rmdir(EMPTY_DIR);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(frozen); i++)
+		r = freeze(frozen[i], e);
+	return r;
+}
+
+const char *const seal_devices[SEAL_DEVICES] = { "/dev/null", "/dev/zero", "/dev/full",
+	"/dev/random", "/dev/urandom", "/dev/tty" };
+
+int seal_device_nodes(struct err *e)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+					       MOUNT_ATTR_NOEXEC };
+
+	for (size_t i = 0; i < SEAL_DEVICES; i++)
+		if (mount_setattr(AT_FDCWD, seal_devices[i], 0, &attr, sizeof attr) < 0)
+			return err_sys(e, -errno, "make %s read-only", seal_devices[i]);
+	return 0;
+}
+
+int seal_kernel_files(struct err *e)
+{
+	int r = mask_host(e);
+
+	return r < 0 ? r : give_boot_id(e);
+}
+
+/* Lowers only, so it never needs a privilege. */
+void seal_limits(void)
+{
+	struct rlimit nofile, core;
+
+	if (getrlimit(RLIMIT_NOFILE, &nofile) == 0) {
+		nofile.rlim_cur = MIN(nofile.rlim_max, (rlim_t)NOFILE_SOFT);
+		(void)setrlimit(RLIMIT_NOFILE, &nofile);
+	}
+	if (getrlimit(RLIMIT_CORE, &core) == 0) {
+		core.rlim_cur = 0;
+		(void)setrlimit(RLIMIT_CORE, &core);
+	}
+	(void)umask(022);
+}
+
+#define CAP(name)      \
+	{              \
+		#name, name \
+	}
+const struct seal_cap seal_caps[] = { CAP(CAP_CHOWN), CAP(CAP_DAC_OVERRIDE), CAP(CAP_FOWNER),
+	CAP(CAP_FSETID), CAP(CAP_KILL), CAP(CAP_SETGID), CAP(CAP_SETUID), CAP(CAP_SETPCAP),
+	CAP(CAP_NET_BIND_SERVICE), CAP(CAP_NET_RAW), CAP(CAP_SYS_CHROOT), CAP(CAP_MKNOD),
+	CAP(CAP_AUDIT_WRITE), CAP(CAP_SETFCAP) };
+
+static uint64_t kept_mask(void)
+{
+	uint64_t mask = 0;
+
+	for (size_t i = 0; i < SEAL_CAPS; i++)
+		mask |= UINT64_C(1) << seal_caps[i].number;
+	return mask;
+}
+
+static int bound_caps(struct err *e)
+{
+	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (!(kept_mask() >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			return err_sys(e, -errno, "drop capability %d", cap);
+	/* Where there are none (gVisor), there is nothing to clear. */
+	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
+		return err_sys(e, -errno, "clear ambient capabilities");
+	return 0;
+}
+
+static int drop_caps(struct err *e)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { 0 };
+	uint64_t mask = kept_mask();
+
+	if (syscall(SYS_capget, &head, data) < 0)
+		return err_sys(e, -errno, "capget");
+	for (int i = 0; i < 2; i++) {
+		/* An engine may have kept some back. */
+		data[i].permitted &= (uint32_t)(mask >> 32 * i);
+		data[i].effective = data[i].permitted;
+		data[i].inheritable = 0;
+	}
+	if (syscall(SYS_capset, &head, data) < 0)
+		return err_sys(e, -errno, "capset");
+	return 0;
+}
+
+int seal_capabilities(struct err *e)
+{
+	int r = bound_caps(e);
+
+	return r < 0 ? r : drop_caps(e);
+}
+
+/* The filter goes on between the two halves of dropping: without no_new_privs the kernel wants
+ * CAP_SYS_ADMIN for it. */
+int seal_self(struct err *e)
+{
+	int r = bound_caps(e);
+
+	if (r >= 0)
+		r = seccomp_load(e);
+	if (r >= 0)
+		r = drop_caps(e);
+	return r;
+}

@@ -1,0 +1,31 @@
+/* seal - what PID 1 takes from itself before anything of the sandbox's own runs: the kernel's files
+ * about the whole machine, capabilities, system calls, and more open files than programs expect. It
+ * needs to be root with all capabilities in its user namespace, its root to be the sandbox's. */
+#pragma once
+
+#include "base/base.h"
+
+/* What is kept of capabilities. */
+enum {
+	SEAL_CAPS = 14,
+};
+struct seal_cap {
+	const char *name;
+	int number;
+};
+extern const struct seal_cap seal_caps[SEAL_CAPS];
+
+/* Which of the host's devices are shown, each a mount of its own. */
+enum {
+	SEAL_DEVICES = 6,
+};
+extern const char *const seal_devices[SEAL_DEVICES];
+/* Read-only as nodes, where somebody else has mounted them: their times are the host's. */
+int seal_device_nodes(struct err *e);
+/* Hides or freezes what concerns the host in /proc and /sys, and gives a boot id of its own. */
+int seal_kernel_files(struct err *e);
+/* Lowers only, so it never needs a privilege. */
+void seal_limits(void);
+/* Capabilities and the system call filter, or only the former. */
+int seal_self(struct err *e);
+int seal_capabilities(struct err *e);

@@ -1,0 +1,153 @@
+/* Changing what a running sandbox may reach. The kernel is told before the row is written; should
+ * the server die in between, reconciling lays what the row says. */
+#include "sandbox/sandbox-internal.h"
+
+int live_policy(const struct live *live, struct arena *arena, struct policy *ret, struct err *e)
+{
+	const struct sandbox_options *options = &live->view.options;
+
+	return policy_parse(arena, options->network, options->internet, ret, e);
+}
+
+struct change {
+	struct op op;
+	struct live *live;
+	struct json_bool internet;
+	struct buf network;
+	bool has_rules; /* of headers */
+	struct err e;
+	done_fn done;
+	void *arg;
+};
+
+static void change_end(struct change *p, int r, const struct err *e)
+{
+	p->done(p->arg, r, e);
+	p->op.book->in_flight--;
+	buf_done(&p->network);
+	free(p);
+}
+
+/* However it went, the sandbox is free for the next change, or found to be gone. */
+static void change_settle(struct change *p, int r, const struct err *e)
+{
+	struct err mine = e ? *e : (struct err){ 0 };
+
+	live_saved(TAKE(p->live), r);
+	change_end(p, r, &mine);
+}
+
+static void change_undone(void *arg, int r, const struct err *e)
+{
+	struct change *p = arg;
+
+	if (r < 0)
+		log_error("sandbox.network_stuck", "sandbox=%s err=%s", p->op.id,
+			log_quote(str_of(e->msg)));
+	change_settle(p, p->e.code, &p->e);
+}
+
+static void change_undo(struct change *p)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(POLICY_BYTES);
+	struct policy old;
+	struct err e = { 0 };
+
+	if (live_policy(p->live, arena, &old, &e) < 0)
+		tell_later(p->op.book, &e, change_undone, p);
+	else
+		runtime_set_policy(p->live->runtime, p->op.id, &old, change_undone, p);
+}
+
+static void change_trusted(void *arg, int r, const struct err *e)
+{
+	change_settle(arg, r, e);
+}
+
+static void change_recorded(void *arg, int r, const struct err *e)
+{
+	struct change *p = arg;
+	struct sandbox_options *options = &p->live->view.options;
+
+	CRASH_POINT("network.recorded");
+	if (r < 0) {
+		p->e = *e;
+		change_undo(p);
+		return;
+	}
+	buf_done(&p->live->network);
+	p->live->network = p->network;
+	p->network = BUF_INIT(SANDBOX_NETWORK_BYTES);
+	options->internet = p->internet;
+	options->network = buf_str(&p->live->network);
+	if (p->op.book->network_changed)
+		p->op.book->network_changed(p->op.book->network_arg, p->op.id);
+	if (p->has_rules && p->op.book->config.authority.n)
+		live_trust(p->live, change_trusted, p);
+	else
+		change_settle(p, 0, NULL);
+}
+
+static void change_laid(void *arg, int r, const struct err *e)
+{
+	struct change *p = arg;
+	struct sandbox next;
+
+	CRASH_POINT("network.laid");
+	if (r < 0) {
+		change_settle(p, r, e);
+		return;
+	}
+	next = p->live->view;
+	next.options.internet = p->internet;
+	next.options.network = buf_str(&p->network);
+	rows_set_options(p->op.book->config.store, &next, change_recorded, p);
+}
+
+static void change_run(struct op *op, struct live *live)
+{
+	struct change *p = container_of(op, struct change, op);
+	CLEANUP(arena_freep) struct arena *arena = arena_new(POLICY_BYTES);
+	struct policy policy = { 0 };
+	struct err e = { 0 };
+
+	if (!live || live->view.state != SANDBOX_RUNNING)
+		(void)op_not_found(op, &e);
+	else
+		(void)policy_parse(arena, buf_str(&p->network), p->internet, &policy, &e);
+	if (e.code < 0) {
+		change_end(p, e.code, &e);
+		return;
+	}
+	p->live = live;
+	p->has_rules = policy.n_rules > 0;
+	live->saving++;
+	runtime_set_policy(live->runtime, live->view.id, &policy, change_laid, p);
+}
+
+void sandbox_on_network(struct sandbox_book *book, sandbox_network_fn fn, void *arg)
+{
+	book->network_changed = fn;
+	book->network_arg = arg;
+}
+
+void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
+	struct json_bool internet, struct str network, done_fn done, void *arg)
+{
+	struct change *p;
+	struct err e = { 0 };
+
+	if (network.n > SANDBOX_NETWORK_BYTES) {
+		(void)err_set(&e, -E2BIG, "the network rules are too large");
+		tell_later(book, &e, done, arg);
+		return;
+	}
+	p = XNEW(struct change);
+	p->internet = internet;
+	p->network = BUF_INIT(SANDBOX_NETWORK_BYTES);
+	(void)buf_add_str(&p->network, network);
+	p->done = done;
+	p->arg = arg;
+	book->in_flight++;
+	op_start(&p->op, book, team_id, id, change_run);
+}

@@ -1,0 +1,144 @@
+/* The server's table as nft reads it. Names that nft has a meaning for itself cannot be used. */
+#include "warden/firewall.h"
+#include "warden/run.h"
+
+#include <arpa/inet.h>
+
+/* Sets and maps. `denied` counts by its elements' counters: looking one up is counting it. */
+static void add_sets(struct buf *out)
+{
+	(void)buf_adds(out, "\tset mine {\n\t\ttypeof iif\n\t}\n"
+			    "\tset proxied {\n\t\ttypeof iif\n\t}\n"
+			    "\tset denied {\n\t\ttypeof iif\n\t\tcounter\n\t}\n"
+			    "\tset told {\n\t\ttypeof iif\n\t\tsize 4096\n"
+			    "\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n"
+			    "\tmap reach {\n\t\ttypeof iif : verdict\n\t}\n");
+}
+
+/* Before the shared table's chains, whose word is the last: what is accepted here they still see.
+ * A connection that goes to one of the server's sockets without having been redirected there was
+ * meant for the host, or comes from somewhere else. */
+static void add_inward(const struct firewall *fw, struct buf *out)
+{
+	const int *port = fw->ports;
+
+	(void)buf_printf(out,
+		"\tchain redirected {\n"
+		"\t\ttype nat hook prerouting priority dstnat - 5; policy accept;\n"
+		"\t\tiif @mine udp dport 53 redirect to :%d\n"
+		"\t\tiif @mine tcp dport 53 redirect to :%d\n"
+		"\t\tiif @proxied meta l4proto tcp redirect to :%d\n"
+		"\t}\n",
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY]);
+	(void)buf_printf(out,
+		"\tchain host {\n"
+		"\t\ttype filter hook input priority filter - 10; policy accept;\n"
+		"\t\tudp dport %d iif != @mine drop\n"
+		"\t\ttcp dport { %d, %d } iif != @mine drop\n"
+		"\t\tiif != @mine accept\n"
+		"\t\tct status dnat udp dport %d accept\n"
+		"\t\tct status dnat tcp dport { %d, %d } accept\n"
+		"\t\tct state established,related accept\n"
+		"\t\tgoto refuse\n"
+		"\t}\n",
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY],
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY]);
+}
+
+static void add_outward(const struct firewall *fw, struct buf *out)
+{
+	(void)buf_adds(out, "\tchain through {\n"
+			    "\t\ttype filter hook forward priority filter - 10; policy accept;\n"
+			    "\t\tiif != @mine accept\n"
+			    "\t\tmeta nfproto != ipv4 drop\n"
+			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n"
+			    "\t\tiif vmap @reach\n"
+			    "\t}\n"
+			    "\tchain refuse {\n"
+			    "\t\tiif @denied\n");
+	if (fw->log_group)
+		(void)buf_printf(out,
+			"\t\tupdate @told { iif limit rate 2/second burst 5 packets }"
+			" log group %d snaplen 64\n",
+			fw->log_group);
+	(void)buf_adds(out, "\t\tmeta l4proto tcp reject with tcp reset\n"
+			    "\t\treject with icmp type admin-prohibited\n"
+			    "\t}\n");
+}
+
+void firewall_text_begin(struct firewall *fw, struct buf *out)
+{
+	memset(fw->places, 0, sizeof fw->places);
+	(void)buf_printf(out, "table inet %s\ndelete table inet %s\ntable inet %s {\n", fw->table,
+		fw->table, fw->table);
+	add_sets(out);
+	add_inward(fw, out);
+	add_outward(fw, out);
+	(void)buf_adds(out, "}\n");
+}
+
+static void add_address(struct buf *out, uint32_t address)
+{
+	struct in_addr a = { htonl(address) };
+	char text[INET_ADDRSTRLEN];
+
+	(void)inet_ntop(AF_INET, &a, text, sizeof text);
+	(void)buf_adds(out, text);
+}
+
+static void add_chain(const struct firewall *fw, int number, const struct reach *reach,
+	struct buf *out)
+{
+	(void)buf_printf(out,
+		"add map inet %s to%d { type ipv4_addr : verdict; flags interval; }\n"
+		"add chain inet %s to%d\nadd rule inet %s to%d ip daddr vmap @to%d\n"
+		"add element inet %s to%d { ",
+		fw->table, number, fw->table, number, fw->table, number, number, fw->table, number);
+	for (size_t i = 0; i < reach->n; i++) {
+		const struct segment *s = &reach->segments[i];
+
+		(void)buf_adds(out, i ? ", " : "");
+		add_address(out, s->first);
+		(void)buf_adds(out, "-");
+		add_address(out, s->last);
+		(void)buf_adds(out, s->allow ? " : accept" : " : goto refuse");
+	}
+	(void)buf_adds(out, " }\n");
+}
+
+static void add_member(const struct firewall *fw, const char *set, uint32_t index, struct buf *out)
+{
+	(void)buf_printf(out, "add element inet %s %s { %" PRIu32 " }\n", fw->table, set, index);
+}
+
+void firewall_text_add(struct firewall *fw, int number, uint32_t index, const struct reach *reach,
+	struct buf *out)
+{
+	struct place place = place_of(index, reach);
+	char chain[16] = "refuse";
+
+	add_member(fw, "mine", index, out);
+	add_member(fw, "denied", index, out);
+	if (place.is_proxied)
+		add_member(fw, "proxied", index, out);
+	if (place.has_chain) {
+		(void)snprintf(chain, sizeof chain, "to%d", number);
+		add_chain(fw, number, reach, out);
+	}
+	if (place.has_chain || place.is_closed)
+		(void)buf_printf(out, "add element inet %s reach { %" PRIu32 " : goto %s }\n",
+			fw->table, index, chain);
+	fw->places[number] = place;
+}
+
+int firewall_build(struct firewall *fw, const struct buf *text, struct err *e)
+{
+	static const char *const argv[] = { "nft", "-f", "-", NULL };
+	int r = text->failed ? err_set(e, -ENOBUFS, "too many rules")
+			     : run_program(argv, buf_str(text), AT_FDCWD, e);
+
+	if (r < 0)
+		return err_wrap(e, r, "firewall of this server");
+	fw->is_built = true;
+	return 0;
+}

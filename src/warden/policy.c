@@ -1,0 +1,235 @@
+/* What sandboxes may reach: kept beside their state, and laid in the firewall. The file is written
+ * first: should the warden die in between, the next one lays what the file says, and the server
+ * says again what it should be. */
+#include "warden/warden.h"
+#include "warden/nflog.h"
+
+enum {
+	LOOK_PAUSE_MS = 5000,
+	TEXT_BYTES = 256 << 20, /* every sandbox with all the ranges there may be */
+};
+
+/* Not found: it is none of ours any more. */
+static struct slot *slot_of_number(const struct warden *w, int number)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->number == number && slot->state == SLOT_RUNNING)
+			return slot;
+	}
+	return NULL;
+}
+
+static void on_packet(void *arg, const struct logged_packet *packet)
+{
+	struct warden *w = arg;
+	const struct slot *slot =
+		slot_of_number(w, firewall_number_of(&w->firewall, packet->index));
+	struct warden_reply message = { .kind = WARDEN_DENIED,
+		.address = packet->address,
+		.port = packet->port,
+		.protocol = packet->protocol };
+
+	/* The kernel tells few, and those need not wait for a server that is behind. */
+	if (slot && list_empty(&w->replies))
+		control_tell(w, &message, slot->id);
+}
+
+static void on_log(void *arg, uint32_t events)
+{
+	struct warden *w = arg;
+
+	(void)events;
+	nflog_read(w->firewall.log_fd, on_packet, w);
+}
+
+/* What the kernel refuses to change is not as it was left: both tables are made anew. */
+static int restore(struct warden *w, struct err *e)
+{
+	int r = net_apply_rules(e);
+
+	if (r >= 0)
+		r = policy_build(w, e);
+	if (r >= 0)
+		log_warn("firewall.restored", "why=\"somebody had changed or removed its tables\"");
+	return r;
+}
+
+static void look(void *arg)
+{
+	struct warden *w = arg;
+	struct err e = { 0 };
+
+	loop_timer_set(&w->rules_timer, loop_now_ms(w->loop) + LOOK_PAUSE_MS);
+	if (!firewall_stands(&w->firewall) && restore(w, &e) < 0)
+		log_error("firewall.gone", "err=%s", log_quote(str_of(e.msg)));
+}
+
+int policy_open(struct warden *w, const char *instance, struct err *e)
+{
+	int r;
+
+	if (!w->network.enabled)
+		return 0;
+	r = firewall_open(&w->firewall, instance, e);
+	if (r >= 0 && w->firewall.log_fd >= 0)
+		r = loop_io_add(w->loop, &w->log_io, w->firewall.log_fd, EPOLLIN, on_log, w, e);
+	if (r < 0)
+		return r;
+	loop_timer_init(&w->rules_timer, w->loop, look, w);
+	loop_timer_set(&w->rules_timer, loop_now_ms(w->loop) + LOOK_PAUSE_MS);
+	return 0;
+}
+
+void policy_close(struct warden *w)
+{
+	loop_io_remove(&w->log_io);
+	loop_timer_cancel(&w->rules_timer);
+	if (net_is_last(&w->network))
+		firewall_remove_all(&w->firewall);
+	else if (w->firewall.is_built && w->by_id.n == 0)
+		firewall_remove(&w->firewall);
+	firewall_close(&w->firewall);
+}
+
+static int open_dir(const struct slot *slot, struct err *e)
+{
+	char name[WARDEN_ID_SIZE + 1];
+	int fd;
+
+	(void)snprintf(name, sizeof name, "%s%s", slot->id[0] ? "" : ".",
+		slot->id[0] ? slot->id : slot->key);
+	fd = openat(slot->w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? err_sys(e, -errno, "open the run directory") : fd;
+}
+
+/* One whose policy cannot be read is given nothing, rather than everything. */
+static void read_policy(const struct slot *slot, struct ranges *ret)
+{
+	struct err e = { 0 };
+	cleanup_close int dir_fd = open_dir(slot, &e);
+	bool unnamed = !slot->id[0] && dir_fd == -ENOENT; /* not that far yet */
+
+	ret->n = ret->flags = 0;
+	if (unnamed || (dir_fd >= 0 && ranges_read(dir_fd, ret, &e) >= 0))
+		return;
+	log_error("policy.unreadable", "sandbox=%s err=%s", slot->id, log_quote(str_of(e.msg)));
+	ret->flags = 0;
+	ret->n = 1;
+	ret->v[0] = (struct warden_range){ 0 };
+}
+
+int policy_build(struct warden *w, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(TEXT_BYTES);
+	cleanup_free struct ranges *ranges = XNEW(struct ranges);
+	cleanup_free struct reach *reach = XNEW(struct reach);
+
+	if (!w->firewall.enabled)
+		return 0;
+	firewall_text_begin(&w->firewall, &text);
+	LIST_EACH(&w->slots, node)
+	{
+		const struct slot *slot = container_of(node, struct slot, node);
+		uint32_t index = slot->number ? net_index(slot->number) : 0;
+
+		if (index == 0)
+			continue;
+		read_policy(slot, ranges);
+		reach_of(ranges, reach);
+		firewall_text_add(&w->firewall, slot->number, index, reach, &text);
+	}
+	return firewall_build(&w->firewall, &text, e);
+}
+
+int policy_enter(struct slot *slot, struct err *e)
+{
+	struct warden *w = slot->w;
+	uint32_t index = w->firewall.enabled ? net_index(slot->number) : 0;
+	int r = firewall_enter(&w->firewall, slot->number, index, e);
+
+	return r < 0 ? restore(w, e) : 0;
+}
+
+static int lay(struct slot *slot, const struct ranges *ranges, struct err *e)
+{
+	cleanup_free struct reach *reach = XNEW(struct reach);
+	struct warden *w = slot->w;
+	int r;
+
+	reach_of(ranges, reach);
+	r = firewall_set(&w->firewall, slot->number, reach, e);
+	return r < 0 ? restore(w, e) : 0;
+}
+
+int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e)
+{
+	cleanup_close int dir_fd = -EBADF;
+	cleanup_free struct ranges *old = NULL;
+	int r;
+
+	/* Most sandboxes are made with none, and none is what a slot has until it is named. */
+	if (!slot->id[0] && ranges->n == 0 && ranges->flags == 0)
+		return 0;
+	old = XNEW(struct ranges);
+	dir_fd = r = open_dir(slot, e);
+	if (r >= 0)
+		r = ranges_read(dir_fd, old, e);
+	if (r < 0 || ranges_equal(old, ranges))
+		return r < 0 ? r : 0;
+	r = ranges_write(dir_fd, ranges, e);
+	CRASH_POINT("warden.policy.kept");
+	if (r < 0)
+		return r;
+	r = lay(slot, ranges, e);
+	CRASH_POINT("warden.policy.laid");
+	if (r < 0)
+		(void)ranges_write(dir_fd, old, NULL);
+	return r;
+}
+
+void policy_leave(const struct slot *slot)
+{
+	if (slot->number)
+		firewall_leave(&slot->w->firewall, slot->number);
+}
+
+void sandbox_policy(struct warden *w, const struct warden_request *q, int fd)
+{
+	struct slot *slot = map_get(&w->by_id, str_of(q->id));
+	cleanup_free struct ranges *ranges = XNEW(struct ranges);
+	struct err e = { 0 };
+
+	if (!slot || slot->state != SLOT_RUNNING)
+		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else if (ranges_receive(fd, q->reach_flags, q->n_ranges, ranges, &e) >= 0 &&
+		 policy_give(slot, ranges, &e) >= 0)
+		e = (struct err){ 0 }; /* also of a first attempt */
+	control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, NULL, 0);
+}
+
+struct denials {
+	struct warden *w;
+	uint64_t tag;
+};
+
+static void on_denied(void *arg, int number, uint64_t packets)
+{
+	struct denials *d = arg;
+	const struct slot *slot = slot_of_number(d->w, number);
+	struct warden_reply message = { .kind = WARDEN_LISTED, .tag = d->tag, .count = packets };
+
+	if (slot)
+		control_tell(d->w, &message, slot->id);
+}
+
+void sandbox_denials(struct warden *w, const struct warden_request *q)
+{
+	struct denials d = { w, q->tag };
+	struct err e = { 0 };
+
+	(void)firewall_each_denied(&w->firewall, on_denied, &d, &e);
+	control_reply(w, WARDEN_REPLY, q->tag, "", &e, NULL, 0);
+}

@@ -1,0 +1,431 @@
+"""What sandboxes can reach, against an internet of our own: rules by address. Every case looks from
+both sides: what the program inside was told, and what arrived outside."""
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from harness import internet
+from harness.internet import ECHO, TICKER, Internet
+from harness.sandbox import Sandbox
+from harness.server import Server
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+ALL = '0.0.0.0/0'
+ONE, TWO, THREE, FOUR = '198.51.100.10', '198.51.100.11', '203.0.113.5', '203.0.113.200'
+
+# Inside the sandbox: tries an address and prints what came of it, in one word or the answer's first.
+TRY = r'''
+import socket, sys
+kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+s = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == 'tcp' else socket.SOCK_DGRAM)
+s.settimeout(float(sys.argv[4]) if len(sys.argv) > 4 else 4)
+try:
+    s.connect((address, port))
+    s.send(b'hello\n')
+    print(s.recv(100).split()[0].decode())
+except TimeoutError:
+    print('silence')
+except OSError as e:
+    print('refused' if e.errno in (104, 111, 113) else e)
+'''
+
+# A connection that stays: one line each time it is told, through a named pipe.
+HOLD = r'''
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=4)
+out = open('/tmp/held', 'w', buffering=1)
+os.mkfifo('/tmp/pipe')
+print('up', file=out)
+while True:
+    with open('/tmp/pipe') as pipe:
+        pipe.read()
+    try:
+        s.send(b'hello\n')
+        print(s.recv(100).split()[0].decode() or 'end', file=out)
+    except OSError as e:
+        print('silence' if isinstance(e, TimeoutError) else 'cut', file=out)
+'''
+
+
+# In the sandbox's network, as the host's root: a datagram with a source of one's choice; a claim to an
+# address, to everybody on the link; a connection from it.
+SPOOF = r'''
+import socket, struct, sys
+source, target = sys.argv[1:]
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+data = struct.pack('>HHHH', 5, 7, 12, 0) + b'evil'
+head = struct.pack('>BBHHHBBH4s4s', 69, 0, 20 + len(data), 1, 0, 64, 17, 0, socket.inet_aton(source),
+                   socket.inet_aton(target))
+s.sendto(head + data, (target, 0))
+print('sent')
+'''
+CLAIM = r'''
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('eth0', 0x806))
+mac, address = s.getsockname()[4], socket.inet_aton(sys.argv[1])
+for code in (1, 2):
+    s.send(b'\xff' * 6 + mac + struct.pack('>HHHBBH', 0x806, 1, 0x800, 6, 4, code) + mac + address
+           + b'\xff' * 6 + address)
+print('sent')
+'''
+FROM = r'''
+import socket, sys
+try:
+    socket.create_connection((sys.argv[2], 7), 1.5, (sys.argv[1], 0))
+    print('connected')
+except TimeoutError:
+    print('silence')
+'''
+
+
+class Box(Sandbox):
+    """A sandbox that can be asked what it reaches."""
+
+    def python(self, script, *arguments):
+        self.run(f"cat >/tmp/script.py <<'END'\n{script}\nEND\n")
+        result = self.run('python3 /tmp/script.py ' + ' '.join(map(str, arguments)))
+        return result.text().strip() or result.stderr.decode()
+
+    def reaches(self, address, port=ECHO, kind='tcp'):
+        """The address that answered; 'refused'; or 'silence' after some seconds."""
+        return self.python(TRY, kind, address, port)
+
+    def put(self, **network):
+        self.api('PUT', f'/sandboxes/{self.id}/network', network)
+
+    def hold(self, address, port=ECHO):
+        self.run(f"cat >/tmp/hold.py <<'END'\n{HOLD}\nEND\n"
+                 f'setsid python3 /tmp/hold.py {address} {port} >/dev/null 2>&1 </dev/null &'
+                 'for i in $(seq 100); do grep -q up /tmp/held && break; sleep 0.05; done')
+
+    def poke(self):
+        """What the held connection says to one more line."""
+        return self.run('n=$(wc -l </tmp/held); echo >/tmp/pipe; for i in $(seq 120); do '
+                        '[ $(wc -l </tmp/held) -gt $n ] && break; sleep 0.05; done; '
+                        'tail -1 /tmp/held').text().strip()
+
+
+@unittest.skipUnless(internet.available(), 'needs a network namespace of its own')
+class Network(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with contextlib.ExitStack() as stack:
+            home = stack.enter_context(tempfile.TemporaryDirectory(prefix='atoll-network-'))
+            pathlib.Path(home).chmod(0o755)
+            cls.net = stack.enter_context(Internet())
+            cls.server = Server(BUILD, home, '--pool', '2')
+            stack.callback(cls.server.stop)
+            cls.server.start()
+            cls.closing = stack.pop_all()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.closing.close()
+
+    def setUp(self):
+        self.net.seen()
+
+    def box(self, **body):
+        box = Box(env=self.server.env(), **body)
+        self.addCleanup(self.gone, box)
+        return box
+
+    def gone(self, box):
+        with contextlib.suppress(RuntimeError):  # some tests end it themselves
+            box.kill()
+
+    def arrived(self, address):
+        return [one for one in self.net.seen() if one.get('address') == address]
+
+    def table(self):
+        path = os.path.realpath(self.server.data).encode()
+        return 'atoll_' + hashlib.sha256(path).hexdigest()[:8]
+
+    def rules(self, *options):
+        """This server's own table as nft shows it; nothing if there is none."""
+        return subprocess.run(['nft', *options, 'list', 'table', 'inet', self.table()], capture_output=True,
+                              text=True, check=False).stdout
+
+    # --- without rules ---
+
+    def test_everything_public_is_reached_by_default(self):
+        box = self.box()
+        for address in (ONE, TWO, THREE, FOUR):
+            self.assertEqual(box.reaches(address), address)
+            self.assertEqual(box.reaches(address, kind='udp'), address)
+
+    def test_what_is_private_is_refused_at_once_whatever_the_rules(self):
+        neighbour = self.box()
+        other = neighbour.run('hostname -I').text().split()[0]
+        self.assertRegex(other, r'^10\.199\.')
+        targets = ['10.1.2.3', '172.16.0.9', '192.168.1.1', '169.254.169.254', '100.64.0.1', '192.0.0.1',
+                   '198.18.0.1', other, internet.NEAR, '10.199.0.1']
+        for network in (None, {'allowOut': [ALL]}, {'allowOut': targets, 'denyOut': [ALL]}):
+            box = self.box(network=network) if network else self.box()
+            gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+            for address in [*targets, gateway]:
+                with self.subTest(network=network, address=address):
+                    self.assertEqual(box.reaches(address, 22), 'refused')
+            # The kernel sends few ICMP errors a second: these are as many as it never holds back.
+            for address in ('10.1.2.3', '169.254.169.254', other, gateway):
+                self.assertEqual(box.reaches(address, 9000, 'udp'), 'refused')
+
+    def test_the_host_is_not_reached_by_any_of_its_addresses(self):
+        box = self.box()
+        port = self.server.port
+        for address in (internet.NEAR, '10.199.0.1', '127.0.0.1'):
+            self.assertEqual(box.reaches(address, port), 'refused')
+
+    def test_the_servers_own_sockets_take_only_what_was_redirected(self):
+        box = self.box()
+        gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+        for port in range(19900, 19906):
+            for kind in ('tcp', 'udp'):
+                self.assertEqual(box.reaches(gateway, port, kind), 'refused')
+        for port in range(19900, 19906):  # and nothing of the host's own, or from elsewhere
+            with self.subTest(port=port), self.assertRaises(OSError):
+                with contextlib.closing(socket.create_connection(('127.0.0.1', port), 0.3)):
+                    pass
+
+    def test_no_ipv6(self):
+        box = self.box()
+        self.assertNotIn('inet6', box.run('ip -6 address show dev eth0 2>/dev/null').text())
+        answer = box.run('timeout 3 bash -c "exec 3<>/dev/tcp/2001:db8::1/80" 2>&1')
+        self.assertNotEqual(answer.exit_code, 0)
+
+    # --- with more rights in its network than anybody inside has ---
+
+    def inside(self, box, *command):
+        """Runs a program of the host, as the host's root, in the sandbox's network."""
+        state = (self.server.data / 'run' / box.id / 'state').read_text()
+        pid = dict(line.split() for line in state.splitlines())['pid']
+        return subprocess.run(['nsenter', f'--net=/proc/{pid}/ns/net', *command], capture_output=True,
+                              text=True, timeout=20, check=False)
+
+    def test_somebody_elses_source_address_does_not_get_out(self):
+        box, other = self.box(), self.box()
+        theirs, mine = (one.run('hostname -I').text().split()[0] for one in (other, box))
+        gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+        for source in ('203.0.113.77', theirs, gateway, internet.NEAR, '127.0.0.1', '10.199.3.3', mine):
+            sent = self.inside(box, 'python3', '-c', SPOOF, source, THREE)
+            self.assertEqual(sent.stdout, 'sent\n', sent.stderr)
+            time.sleep(0.1)
+            self.assertEqual(len(self.arrived(THREE)), 1 if source == mine else 0, source)
+
+    def test_taking_a_neighbours_address_takes_nothing_from_it(self):
+        box, other = self.box(), self.box()
+        theirs = other.run('hostname -I').text().split()[0]
+        self.inside(box, 'ip', 'address', 'add', f'{theirs}/32', 'dev', 'eth0')
+        for _ in range(3):  # says that the address is here, to whoever listens
+            self.assertEqual(self.inside(box, 'python3', '-c', CLAIM, theirs).stdout, 'sent\n')
+        self.assertEqual(other.reaches(ONE), ONE)
+        tried = self.inside(box, 'python3', '-c', FROM, theirs, ONE)
+        self.assertEqual(tried.stdout, 'silence\n', tried.stderr)
+
+    def test_no_ipv6_even_for_root_in_its_network(self):
+        box = self.box(network={'denyOut': [ALL]})
+        name = f'atoll{(int(box.run("hostname -I").text().split()[0].split(".")[3]) - 1) // 2}'
+        subprocess.run(['sysctl', '-qw', f'net.ipv6.conf.{name}.disable_ipv6=0'], check=False)
+        subprocess.run(['ip', '-6', 'address', 'add', 'fd00::1/64', 'dev', name, 'nodad'], check=True)
+        self.inside(box, 'ip', '-6', 'address', 'add', 'fd00::2/64', 'dev', 'eth0', 'nodad')
+        with contextlib.closing(socket.create_server(('::', 0), family=socket.AF_INET6)) as listener:
+            tried = self.inside(box, 'python3', '-c', 'import socket, sys\n'
+                                f'socket.create_connection(("fd00::1", {listener.getsockname()[1]}), 1)')
+        self.assertIn('timed out', tried.stderr)
+
+    # --- rules by address ---
+
+    def test_denied_ranges_are_refused_and_the_rest_is_not(self):
+        box = self.box(network={'denyOut': ['203.0.113.0/25', TWO]})
+        for kind in ('tcp', 'udp'):
+            self.assertEqual(box.reaches(ONE, kind=kind), ONE)
+            self.assertEqual(box.reaches(TWO, kind=kind), 'refused')
+            self.assertEqual(box.reaches(THREE, kind=kind), 'refused')
+            self.assertEqual(box.reaches(FOUR, kind=kind), FOUR)
+        self.assertEqual([one for one in self.net.seen() if one['address'] in (TWO, THREE)], [])
+
+    def test_allowing_goes_before_denying(self):
+        box = self.box(network={'denyOut': ['203.0.113.0/24', '198.51.100.8/29'],
+                                'allowOut': [THREE, '198.51.100.11/32']})
+        self.assertEqual([box.reaches(address) for address in (ONE, TWO, THREE, FOUR)],
+                         ['refused', TWO, THREE, 'refused'])
+
+    def test_deny_all_but(self):
+        box = self.box(network={'denyOut': [ALL], 'allowOut': ['203.0.113.128/25']})
+        self.assertEqual([box.reaches(address) for address in (ONE, TWO, THREE, FOUR)],
+                         ['refused', 'refused', 'refused', FOUR])
+
+    def test_no_internet(self):
+        for body in ({'allow_internet_access': False}, {'network': {'denyOut': [ALL]}}):
+            box = self.box(**body)
+            self.assertEqual(box.reaches(ONE), 'refused')
+            self.assertEqual(box.reaches(ONE, 443, 'udp'), 'refused')
+            self.assertNotEqual(box.run(f'ping -c1 -W1 {ONE}').exit_code, 0)
+        box = self.box(allow_internet_access=False, network={'allowOut': [TWO]})
+        self.assertEqual([box.reaches(address) for address in (ONE, TWO)], ['refused', TWO])
+
+    def test_a_thousand_ranges(self):
+        ranges = [f'{a}.{b}.0.0/16' for a in range(20, 28) for b in range(0, 256, 2)][:1000]
+        box = self.box(network={'denyOut': [*ranges, FOUR], 'allowOut': [THREE]})
+        self.assertEqual([box.reaches(address) for address in (ONE, THREE, FOUR, '21.4.1.1')],
+                         [ONE, THREE, 'refused', 'refused'])
+
+    # --- changing them ---
+
+    def test_a_rule_put_later_cuts_what_is_open(self):
+        box = self.box()
+        box.hold(ONE)
+        self.assertEqual(box.poke(), ONE)
+        box.put(denyOut=[ALL])
+        self.assertEqual(box.poke(), 'cut')
+        self.assertEqual(box.reaches(ONE), 'refused')
+        box.put()
+        self.assertEqual(box.reaches(ONE), ONE)
+
+    def test_what_only_listens_is_cut_as_well(self):
+        box = self.box()
+        box.run(f'setsid bash -c "cat </dev/tcp/{THREE}/{TICKER} >/tmp/ticks" >/dev/null 2>&1 </dev/null &'
+                'sleep 0.5')
+        self.assertGreater(int(box.run('wc -l </tmp/ticks').text()), 3)
+        box.put(denyOut=[THREE])
+        time.sleep(0.5)
+        before = box.run('wc -l </tmp/ticks').text()
+        time.sleep(0.5)
+        self.assertEqual(box.run('wc -l </tmp/ticks; pgrep -f dev/tc[p]').text(), before)
+
+    def test_every_kind_of_rule_follows_every_other(self):
+        kinds = [({}, [ONE, THREE]), ({'denyOut': [ALL]}, ['refused', 'refused']),
+                 ({'denyOut': [THREE]}, [ONE, 'refused']),
+                 ({'denyOut': [ALL], 'allowOut': [THREE]}, ['refused', THREE])]
+        box = self.box()
+        for first in range(len(kinds)):
+            for second in range(len(kinds)):
+                for network, expected in (kinds[first], kinds[second]):
+                    box.put(**network)
+                    self.assertEqual([box.reaches(ONE), box.reaches(THREE)], expected)
+
+    def test_a_wrong_rule_changes_nothing(self):
+        box = self.box(network={'denyOut': [ONE]})
+        with self.assertRaisesRegex(RuntimeError, '400'):
+            box.put(denyOut=['not an address'])
+        self.assertEqual([box.reaches(ONE), box.reaches(TWO)], ['refused', TWO])
+
+    def test_rules_of_one_are_not_anothers(self):
+        closed, free = self.box(network={'denyOut': [ALL]}), self.box()
+        self.assertEqual((closed.reaches(ONE), free.reaches(ONE)), ('refused', ONE))
+        closed.kill()
+        self.assertEqual(free.reaches(ONE), ONE)
+
+    def test_what_was_refused_is_counted_and_some_of_it_is_told(self):
+        box = self.box(network={'denyOut': [FOUR]})
+        for _ in range(30):
+            self.assertEqual(box.run(f'echo >/dev/tcp/{FOUR}/4242').exit_code, 1)
+        deadline = time.monotonic() + 5
+        told = []
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.1)
+            told = [line for line in self.server.log.read_text().splitlines()
+                    if 'egress.denied' in line and box.id in line]
+        self.assertRegex(told[0], rf'target={FOUR} port=4242')
+        time.sleep(0.5)
+        lines = self.server.log.read_text()
+        self.assertLess(lines.count(f'target={FOUR} port=4242'), 12)
+        counted = re.findall(r'counter packets (\d+)', self.rules())
+        self.assertGreaterEqual(max(map(int, counted)), 30)
+
+    # --- they last ---
+
+    def check_closed_but_three(self, box):
+        self.assertEqual([box.reaches(ONE), box.reaches(THREE)], ['refused', THREE])
+
+    def closed_but_three(self):
+        return self.box(network={'denyOut': [ALL], 'allowOut': [THREE]})
+
+    def test_pausing_and_resuming_keep_them(self):
+        for how in ({}, {'memory': False}):
+            box = self.closed_but_three()
+            box.api('POST', f'/sandboxes/{box.id}/pause', how)
+            box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
+            self.check_closed_but_three(box)
+
+    def test_forks_have_them(self):
+        box = self.closed_but_three()
+        for made in box.api('POST', f'/sandboxes/{box.id}/fork', {'count': 2}):
+            made = made.get('sandbox', made)
+            fork = Box.__new__(Box)
+            fork.env, fork.made, fork.id = box.env, made, made['sandboxID']
+            self.addCleanup(self.gone, fork)
+            self.check_closed_but_three(fork)
+
+    def test_restarts_and_crashes_keep_them(self):
+        made, put = self.closed_but_three(), self.box()
+        put.put(denyOut=[ALL], allowOut=[THREE])
+        shut = self.box(allow_internet_access=False)
+        made.hold(THREE)
+        self.server.stop()
+        self.assertEqual(self.rules().count('goto refuse'), 2 + 3 + 2)
+        self.server.start()
+        self.assertEqual(made.poke(), THREE)
+        for how in (self.server.stop, self.server.kill):
+            how()
+            self.server.start()
+            for box in (made, put):
+                self.check_closed_but_three(box)
+            self.assertEqual(shut.reaches(THREE), 'refused')
+        put.put()
+        self.assertEqual(put.reaches(ONE), ONE)
+
+    def test_there_is_no_moment_without_them(self):
+        """While the server restarts, a sandbox that tries all the time never gets out."""
+        box = self.closed_but_three()
+        box.run('setsid python3 -c "\nimport socket, time\nwhile True:\n'
+                f'    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n'
+                f'    try: s.sendto(b\'x\', (\'{ONE}\', {ECHO}))\n'
+                '    except OSError: pass\n'
+                '    time.sleep(0.0005)\n" >/dev/null 2>&1 </dev/null & sleep 0.2')
+        for how in (self.server.stop, self.server.kill):
+            how()
+            self.server.start()
+        time.sleep(0.3)
+        self.assertEqual(self.arrived(ONE), [])
+
+    def flush(self):
+        """As `nft flush ruleset` does, but for other servers' tables."""
+        for name in ('atoll', self.table()):
+            subprocess.run(['nft', 'delete', 'table', 'inet', name], check=True)
+
+    def test_flushed_rules_come_back(self):
+        box = self.closed_but_three()
+        self.flush()
+        deadline = time.monotonic() + 15
+        while not self.rules() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.check_closed_but_three(box)
+        self.flush()
+        box.put(denyOut=[ALL])  # which finds that there is no table
+        self.assertEqual(box.reaches(THREE), 'refused')
+
+    def test_nothing_of_them_is_left(self):
+        boxes = [self.closed_but_three(), self.box(allow_internet_access=False),
+                 self.box(network={'denyOut': [ONE]})]
+        for box in boxes:
+            box.kill()
+        deadline = time.monotonic() + 5
+        while 'map to' in self.rules() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        maps = [item['map'] for item in json.loads(self.rules('-j'))['nftables'] if 'map' in item]
+        self.assertEqual([one['name'] for one in maps], ['reach'])
+        self.assertNotIn('elem', maps[0])
+
+
+if __name__ == '__main__':
+    unittest.main()
