@@ -9,12 +9,12 @@ FUZZ := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false -Df
 SOURCES = $(shell find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test soak bench fuzz format check install clean release asan
+.PHONY: build run test attack soak bench fuzz format check install clean release asan
 
 build:
 	@tools/install-packages build
 	@[ -f build/build.ninja ] || meson setup build
-	@ninja -C build atoll atoll-warden atoll-guest
+	@ninja -C build atoll atoll-warden atoll-guest atoll-probe
 
 # Everything of that build: the unit tests and the programs that measure.
 release: build
@@ -38,6 +38,13 @@ test: release asan
 soak: build
 	@tools/install-packages run test
 	@tests/soak $(SOAK)
+
+# Tries to get out of sandboxes of the server that this shell would speak to, or of one of its own.
+CACHE = $(or $(ATOLL_TEMPLATE_CACHE),build/template-cache)
+attack: release
+	@tools/install-packages run
+	@templates/base/build $(CACHE)/base
+	@build/atoll doctor --attack --template-cache $(CACHE)
 
 bench: release
 	@tools/install-packages run test bench

@@ -136,6 +136,19 @@ test('a sandbox that is gone is 502 in the words that clients know', async () =>
   await rejection(() => gone.commands.run('true'), SandboxNotFoundError)
 })
 
+test('a masked host is what the server inside sees', async () => {
+  await withSandbox({ network: { maskRequestHost: 'masked.example:${PORT}' } }, async sandbox => {
+    const program = `require('node:http').createServer((q, a) => a.end(q.headers.host)).listen(${PORT})`
+    await sandbox.files.write('host.js', program)
+    await sandbox.commands.run('node host.js', { background: true, timeoutMs: 0 })
+    const answer = await eventually(async () => {
+      const reply = await request('/', { headers: byHost(sandbox, PORT) })
+      return reply.status === 200 && reply
+    }, 'the server inside')
+    assert.equal(answer.text, `masked.example:${PORT}`)
+  })
+})
+
 test('half an address is refused', async () => {
   const { sandboxId } = box.sandbox
   assert.equal((await request('/', { headers: { 'E2b-Sandbox-Id': sandboxId } })).status, 400)
