@@ -75,6 +75,7 @@ static int load_team(void *arg, const struct store_row *row, struct err *e)
 	(void)e;
 	store_copy_text(row, 0, team->view.id, sizeof team->view.id);
 	store_copy_text(row, 1, team->view.name, sizeof team->view.name);
+	limit_set_parse(store_text(row, 2), &team->view.ceilings);
 	return 0;
 }
 
@@ -92,8 +93,8 @@ static int make_first_team(struct store_tx *tx, struct access_book *book, struct
 static int load_book(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct access_book *book = arg;
-	int r = store_query(tx, "SELECT id, name FROM teams ORDER BY created_us, id", NULL, 0,
-		load_team, book, e);
+	int r = store_query(tx, "SELECT id, name, limits FROM teams ORDER BY created_us, id", NULL,
+		0, load_team, book, e);
 
 	if (r >= 0 && list_empty(&book->teams))
 		r = make_first_team(tx, book, e);

@@ -1,10 +1,11 @@
 /* access - who may do what: teams and their API keys.
  * Owns:   the teams and api_keys tables, and the keys' hashes in memory.
- * Uses:   base, loop, store.
+ * Uses:   base, loop, store, limit.
  * Never:  keeps or logs a key: it is shown once, when it is made; only its SHA-256 stays. */
 #pragma once
 
 #include "base/base.h"
+#include "limit/limit.h"
 #include "store/store.h"
 
 enum {
@@ -24,6 +25,7 @@ struct access_key { /* a plain value, without the key */
 struct access_team {
 	char id[ACCESS_ID_SIZE];
 	char name[ACCESS_NAME_SIZE];
+	struct limit_set ceilings; /* of each of its sandboxes; 0: the usual one */
 };
 
 struct access_book;
@@ -42,6 +44,10 @@ const struct access_team *access_team(const struct access_book *book, struct str
 /* Oldest first. */
 void access_each_team(const struct access_book *book,
 	void (*fn)(void *arg, const struct access_team *team), void *arg);
+
+/* -ENOENT: no such team. Holds for sandboxes made from then on. */
+void access_set_ceilings(struct access_book *book, struct str team_id,
+	const struct limit_set *ceilings, const char *actor, done_fn done, void *arg);
 
 void access_make_key(char key[ACCESS_KEY_SIZE]);
 /* At start: the key of DATA/env is a key of the first team, unless it was revoked. */

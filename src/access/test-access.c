@@ -176,3 +176,27 @@ TEST(when_a_key_was_used_is_written_a_little_later)
 	access_each_key(s.book, access_first_team(s.book), last_use, &at_us);
 	ASSERT(at_us > 0);
 }
+
+TEST(ceilings_are_kept_and_unknown_teams_have_none)
+{
+	struct limit_set ceilings = { .v = { [LIMIT_MEMORY] = 512 } };
+	struct scratch s = { 0 };
+	struct err e = { 0 };
+	char team[ACCESS_ID_SIZE];
+	int64_t kept = 0;
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	memcpy(team, access_first_team(s.book), sizeof team);
+	ASSERT_EQ(access_team(s.book, str_of(team))->ceilings.v[LIMIT_MEMORY], 0);
+	access_set_ceilings(s.book, STR("nobody"), &ceilings, "admin", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	access_set_ceilings(s.book, str_of(team), &ceilings, "admin", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT_EQ(access_team(s.book, str_of(team))->ceilings.v[LIMIT_MEMORY], 512);
+	ASSERT_EQ(open_book(&s, &e), 0); /* as the next start finds it */
+	kept = access_team(s.book, str_of(team))->ceilings.v[LIMIT_MEMORY];
+	scratch_done(&s);
+	ASSERT_EQ(kept, 512);
+}

@@ -1,12 +1,27 @@
 /* observe - what happened and how much of it: teams' sandboxes over time, the use of templates, the
  *           machine itself.
- * Owns:   nothing: it reads the sandboxes table and /proc.
+ * Owns:   events on their way to the event log; the rest it reads: the sandboxes table and /proc.
  * Uses:   base, loop, store.
  * Never:  changes what it looks at, or keeps a count that a restart would lose. */
 #pragma once
 
 #include "base/base.h"
 #include "store/store.h"
+
+/* The event log is append-only. What changes a row writes its event in the same transaction
+ * (store_add_event); what merely happens is told here, and written soon, in order, off the way of
+ * whoever tells it. */
+struct observe_log;
+struct observe_log *observe_log_new(struct store *store);
+/* Writes what is left; the loop has stopped. */
+struct observe_log *observe_log_free(struct observe_log *log);
+DEFINE_CLEANUP(struct observe_log, observe_log_free)
+struct observe_event {
+	const char *actor, *kind, *subject; /* as in struct store_event */
+	const char *team_id, *cause;        /* NULL: not known */
+	struct str data;                    /* JSON object; empty: {} */
+};
+void observe_event(struct observe_log *log, const struct observe_event *event); /* copies */
 
 enum {
 	OBSERVE_MAX_POINTS = 360,

@@ -146,3 +146,73 @@ TEST(the_machine_has_processors_and_memory)
 	ASSERT(m.cpu_all >= m.cpu_busy && m.cpu_all > 0);
 	ASSERT(m.cpu_architecture[0]);
 }
+
+struct log_rows {
+	int n;
+	int64_t last_seq;
+	char kind[32], team[8], cause[64], data[64];
+};
+
+static int read_event(void *arg, const struct store_row *row, struct err *e)
+{
+	struct log_rows *rows = arg;
+
+	(void)e;
+	rows->n++;
+	rows->last_seq = store_int(row, 0);
+	store_copy_text(row, 1, rows->kind, sizeof rows->kind);
+	store_copy_text(row, 2, rows->team, sizeof rows->team);
+	store_copy_text(row, 3, rows->cause, sizeof rows->cause);
+	store_copy_text(row, 4, rows->data, sizeof rows->data);
+	return 0;
+}
+
+static int read_events(struct store_tx *tx, void *arg, struct err *e)
+{
+	return store_query(tx, "SELECT seq, kind, team_id, cause, data FROM events ORDER BY seq",
+		NULL, 0, read_event, arg, e);
+}
+
+static void stop(void *loop)
+{
+	loop_stop(loop);
+}
+
+TEST(events_are_written_in_order_and_none_is_left_behind)
+{
+	struct scratch s = { 0 };
+	struct err e = { 0 };
+	struct log_rows rows = { 0 };
+	struct observe_log *log;
+	struct loop_timer timer = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	log = observe_log_new(s.store);
+	for (int i = 0; i < 100; i++) {
+		char data[32];
+		int n = snprintf(data, sizeof data, "{\"i\":%d}", i);
+
+		observe_event(log, &(struct observe_event){ .actor = "system",
+					   .kind = "sandbox.limit",
+					   .subject = "a",
+					   .team_id = "t1",
+					   .cause = "because",
+					   .data = str_make(data, (size_t)n) });
+	}
+	loop_timer_init(&timer, s.loop, stop, s.loop);
+	loop_timer_set(&timer, loop_now_ms(s.loop) + 200);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	/* The last one has nobody to wait for it but the end. */
+	observe_event(log,
+		&(struct observe_event){ .actor = "system", .kind = "last", .subject = "a" });
+	log = observe_log_free(log);
+	loop_timer_set(&timer, loop_now_ms(s.loop) + 200);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT(store_run_now(s.store, read_events, &rows, &e) >= 0);
+	scratch_done(&s);
+	ASSERT_EQ(rows.n, 101);
+	ASSERT_EQ(rows.last_seq, 101);
+	ASSERT_STR(rows.kind, "last");
+	ASSERT_STR(rows.data, "{}");
+	ASSERT_STR(rows.team, "");
+}

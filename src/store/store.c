@@ -127,12 +127,22 @@ char *store_dup_text(const struct store_row *row, int column)
 
 int store_add_event(struct store_tx *tx, const struct store_event *event, struct err *e)
 {
+	struct store_cause none = { .at_us = time_wall_us() };
+
+	return store_add_caused_event(tx, event, &none, e);
+}
+
+int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
+	const struct store_cause *cause, struct err *e)
+{
 	/* The next number is taken here and not by a sequence, so that readers never see a hole
 	 * that a slower transaction fills later. */
 	return store_exec(tx,
-		"INSERT INTO events (seq, at_us, actor, kind, subject, data) "
-		"SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5 FROM events",
-		STORE_PARAMS(P_INT(time_wall_us()), P_TEXT(event->actor), P_TEXT(event->kind),
-			P_TEXT(event->subject), P_STR(event->data.p ? event->data : STR("{}"))),
+		"INSERT INTO events (seq, at_us, actor, kind, subject, data, team_id, cause) "
+		"SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, $7 FROM events",
+		STORE_PARAMS(P_INT(cause->at_us), P_TEXT(event->actor), P_TEXT(event->kind),
+			P_TEXT(event->subject), P_STR(event->data.p ? event->data : STR("{}")),
+			cause->team_id ? P_TEXT(cause->team_id) : P_NULL,
+			cause->text ? P_TEXT(cause->text) : P_NULL),
 		e);
 }

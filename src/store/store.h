@@ -70,3 +70,10 @@ struct store_event {
 	struct str data;     /* JSON object */
 };
 int store_add_event(struct store_tx *tx, const struct store_event *event, struct err *e);
+/* One that happened at another time, or for a reason that people should read. */
+struct store_cause {
+	int64_t at_us;
+	const char *team_id, *text; /* NULL: not known */
+};
+int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
+	const struct store_cause *cause, struct err *e);

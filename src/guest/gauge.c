@@ -1,0 +1,134 @@
+#include "guest/gauge.h"
+
+#include <sys/statvfs.h>
+
+enum {
+	NEAR_BYTES = 256 << 10, /* less than this is nothing: a file system keeps some for itself */
+	CLEAR_SHARE = 100,      /* a hundredth free again: the next time is another time */
+};
+
+void gauges_init(struct gauges *g)
+{
+	*g = (struct gauges){ 0 };
+	for (int i = 0; i < GUEST_METERS; i++)
+		g->meters[i] = -EBADF;
+}
+
+void gauges_done(struct gauges *g)
+{
+	for (int i = 0; i < GUEST_METERS; i++)
+		close_fdp(&g->meters[i]);
+	gauges_init(g);
+}
+
+int64_t gauge_number(struct str text, struct str name)
+{
+	struct str line, word;
+	int64_t value = 0;
+
+	while (str_split(&text, '\n', &line))
+		if (str_split(&line, ' ', &word) && str_eq(word, name))
+			(void)str_to_int(line, 0, INT64_MAX, &value);
+	return value;
+}
+
+/* A meter's text in `out`; empty where there is none. */
+static struct str read_meter(const struct gauges *g, enum guest_meter meter, char *out, size_t size)
+{
+	ssize_t n = g->meters[meter] < 0 ? 0 : pread(g->meters[meter], out, size, 0);
+
+	return str_make(out, n < 0 ? 0 : (size_t)n);
+}
+
+int64_t gauges_oom_kills(const struct gauges *g)
+{
+	char text[512];
+
+	return gauge_number(read_meter(g, METER_MEMORY, text, sizeof text), STR("oom_kill"));
+}
+
+/* The kernel counts before it kills, so a process that died of it finds itself counted. A kill that
+ * one process was told of is not another's. */
+bool gauges_blame_memory(struct gauges *g, int64_t kills_before)
+{
+	int64_t kills = gauges_oom_kills(g);
+
+	g->blamed = MAX(g->blamed, kills_before);
+	if (kills <= g->blamed)
+		return false;
+	g->blamed++;
+	return true;
+}
+
+static void note(struct gauges *g, enum gauge_kind kind, bool is_over, bool is_clear)
+{
+	if (is_over && !g->is_over[kind])
+		g->crossed[kind]++;
+	if (is_over || is_clear)
+		g->is_over[kind] = is_over;
+}
+
+void gauges_look(struct gauges *g)
+{
+	struct statvfs s;
+
+	if (statvfs("/", &s) == 0) {
+		note(g, GAUGE_DISK,
+			s.f_bavail * s.f_frsize<NEAR_BYTES, s.f_bavail> s.f_blocks / CLEAR_SHARE);
+		note(g, GAUGE_INODES, s.f_files && s.f_favail == 0,
+			s.f_favail > s.f_files / CLEAR_SHARE);
+	}
+	if (statvfs("/dev/shm", &s) == 0)
+		note(g, GAUGE_SHM, s.f_blocks && s.f_bavail == 0,
+			s.f_bavail > s.f_blocks / CLEAR_SHARE);
+}
+
+void gauges_note_files(struct gauges *g, bool is_over)
+{
+	note(g, GAUGE_FILES, is_over, !is_over);
+}
+
+static void write_kernel(const struct gauges *g, struct jsonw *w)
+{
+	char cpu[1024], text[512];
+	struct str stat = read_meter(g, METER_CPU, cpu, sizeof cpu), pids, line;
+	int64_t throttled_us = gauge_number(stat, STR("throttled_usec")), n = 0;
+
+	if (!throttled_us) /* the old hierarchy counts in nanoseconds */
+		throttled_us = gauge_number(stat, STR("throttled_time")) / 1000;
+	jsonw_int(w, "cpu_periods", gauge_number(stat, STR("nr_periods")));
+	jsonw_int(w, "cpu_throttled", gauge_number(stat, STR("nr_throttled")));
+	jsonw_int(w, "cpu_throttled_us", throttled_us);
+	jsonw_int(w, "oom_kills", gauges_oom_kills(g));
+	pids = read_meter(g, METER_PIDS, text, sizeof text);
+	if (str_split(&pids, '\n', &line))
+		(void)str_to_int(line, 0, INT64_MAX, &n);
+	jsonw_int(w, "processes", n);
+	jsonw_int(w, "processes_refused",
+		gauge_number(read_meter(g, METER_PIDS_EVENTS, text, sizeof text), STR("max")));
+}
+
+void gauges_write(const struct gauges *g, struct jsonw *w)
+{
+	static const char *const names[] = {
+		[GAUGE_DISK] = "disk",
+		[GAUGE_INODES] = "inodes",
+		[GAUGE_SHM] = "shm",
+		[GAUGE_FILES] = "files",
+	};
+	struct statvfs s = { 0 };
+
+	write_kernel(g, w);
+	if (statvfs("/", &s) == 0) {
+		jsonw_int(w, "inodes_used", (int64_t)(s.f_files - s.f_favail));
+		jsonw_int(w, "inodes_total", (int64_t)s.f_files);
+	}
+	if (statvfs("/dev/shm", &s) == 0) {
+		jsonw_int(w, "shm_used", (int64_t)((s.f_blocks - s.f_bavail) * s.f_frsize));
+		jsonw_int(w, "shm_total", (int64_t)(s.f_blocks * s.f_frsize));
+	}
+	jsonw_object(w, "crossed");
+	for (size_t i = 0; i < GAUGE_KINDS; i++)
+		jsonw_int(w, names[i], g->crossed[i]);
+	jsonw_end_object(w);
+}

@@ -1,0 +1,137 @@
+#include "limit/limit.h"
+
+enum {
+	ARENA_BYTES = 64 << 10,
+	SHM_SHARE = 2,       /* of the memory: what the kernel gives a tmpfs that says nothing */
+	INODES_PER_MIB = 64, /* what mkfs gives a disk that says nothing */
+	MOST_PER_MIB = 2048, /* then half of the disk is their table; mkfs refuses many more */
+	DISK_GRAIN_MIB = 64, /* for each size the warden keeps an empty disk to copy */
+	INODE_GRAIN = 1024,
+};
+
+static const struct limit_info {
+	const char *name, *unit;
+	int64_t standard, ceiling;
+} infos[] = {
+#define INFO(kind, name, key, unit, least, most, standard, ceiling) \
+	[kind] = { name, unit, standard, ceiling },
+	LIMIT_TABLE(INFO)
+};
+static_assert(ARRAY_SIZE(infos) == LIMIT_KINDS, "one line each");
+
+static const struct json_field fields[] = {
+#define FIELD(kind, name, key, unit, least, most, standard, ceiling)                          \
+	[kind] = JSON_FIELD(struct limit_in, v[kind], name, JSON_INT, .flags = JSON_NULLABLE, \
+		.min = (least), .max = (most)),
+	LIMIT_TABLE(FIELD)
+};
+const struct json_shape limit_shape = JSON_SHAPE(struct limit_in, fields);
+
+const char *limit_name(enum limit_kind kind)
+{
+	return infos[kind].name;
+}
+
+const char *limit_unit(enum limit_kind kind)
+{
+	return infos[kind].unit;
+}
+
+void limit_set_read(const struct limit_in *in, struct limit_set *ret)
+{
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		ret->v[i] = in->v[i].is_set ? in->v[i].value : 0;
+}
+
+void limit_set_write(struct jsonw *w, const char *key, const struct limit_set *set)
+{
+	jsonw_object(w, key);
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		if (set->v[i])
+			jsonw_int(w, infos[i].name, set->v[i]);
+	jsonw_end_object(w);
+}
+
+void limit_set_parse(struct str json, struct limit_set *ret)
+{
+	struct arena *arena = arena_new(ARENA_BYTES);
+	struct limit_in in = { 0 };
+
+	*ret = (struct limit_set){ 0 };
+	if (json.n && json_decode(arena, json, &limit_shape, &in, NULL) >= 0)
+		limit_set_read(&in, ret);
+	(void)arena_free(arena);
+}
+
+void limit_set_default(struct limit_set *set)
+{
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		if (!set->v[i])
+			set->v[i] = infos[i].standard;
+	if (!set->v[LIMIT_SHM])
+		set->v[LIMIT_SHM] = set->v[LIMIT_MEMORY] / SHM_SHARE;
+	if (!set->v[LIMIT_INODES])
+		set->v[LIMIT_INODES] = set->v[LIMIT_DISK] * INODES_PER_MIB;
+}
+
+static int64_t ceiling_of(const struct limit_choice *c, size_t kind)
+{
+	if (c->ceilings && c->ceilings->v[kind])
+		return c->ceilings->v[kind];
+	/* An operator who made a larger template meant it. */
+	return MAX(infos[kind].ceiling, c->template->v[kind]);
+}
+
+static int64_t round_up(int64_t value, int64_t grain)
+{
+	return (value + grain - 1) / grain * grain;
+}
+
+/* Shared memory is memory, and files take room on the disk: what nobody asked for follows when
+ * those are others than the template's. */
+static int fit(const struct limit_choice *c, struct limit_set *set, struct err *e)
+{
+	static const struct limit_set nothing;
+	const int64_t *asked = c->asked ? c->asked->v : nothing.v, *from = c->template->v;
+	int64_t *v = set->v;
+
+	if (asked[LIMIT_DISK])
+		v[LIMIT_DISK] = round_up(v[LIMIT_DISK], DISK_GRAIN_MIB);
+	if (asked[LIMIT_INODES])
+		v[LIMIT_INODES] = round_up(v[LIMIT_INODES], INODE_GRAIN);
+	else if (v[LIMIT_DISK] != from[LIMIT_DISK])
+		v[LIMIT_INODES] = MIN(v[LIMIT_INODES], v[LIMIT_DISK] * INODES_PER_MIB);
+	if (!asked[LIMIT_SHM] && v[LIMIT_MEMORY] != from[LIMIT_MEMORY])
+		v[LIMIT_SHM] = MIN(v[LIMIT_SHM], v[LIMIT_MEMORY] / SHM_SHARE);
+	if (asked[LIMIT_INODES] > v[LIMIT_DISK] * MOST_PER_MIB)
+		return err_set(e, -ERANGE,
+			"limits.inodes: %" PRId64 " do not fit on a disk of %" PRId64 " MiB",
+			asked[LIMIT_INODES], v[LIMIT_DISK]);
+	if (v[LIMIT_SHM] <= v[LIMIT_MEMORY])
+		return 0;
+	return err_set(e, -ERANGE,
+		"limits.shmSizeMB: %" PRId64 " is above memoryMB, %" PRId64
+		", of which it is a part",
+		v[LIMIT_SHM], v[LIMIT_MEMORY]);
+}
+
+int limit_choose(const struct limit_choice *c, struct limit_set *ret, struct err *e)
+{
+	struct limit_set set;
+	int r;
+
+	for (size_t i = 0; i < LIMIT_KINDS; i++) {
+		int64_t asked = c->asked ? c->asked->v[i] : 0, ceiling = ceiling_of(c, i);
+
+		if (asked > ceiling)
+			return err_set(e, -ERANGE,
+				"limits.%s: %" PRId64 " is above the ceiling of your team, %" PRId64
+				"%s",
+				infos[i].name, asked, ceiling, infos[i].unit);
+		set.v[i] = asked ? asked : MIN(c->template->v[i], ceiling);
+	}
+	r = fit(c, &set, e);
+	if (r >= 0)
+		*ret = set;
+	return r;
+}

@@ -1,0 +1,402 @@
+"""Each limit of a sandbox, crossed for real: who runs into it is told why, the sandbox lives on and says
+so in its events, its info and its metrics, and its neighbour notices nothing."""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import threading
+import time
+import unittest
+import urllib.parse
+
+from harness.sandbox import Sandbox
+from harness.server import Server
+from test_plane import Api
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+SMALL = {'cpuCount': 1, 'memoryMB': 256, 'diskSizeMB': 64, 'inodes': 2048, 'processes': 64, 'openFiles': 128,
+         'shmSizeMB': 32, 'logLines': 100, 'logLinesPerMinute': 60, 'connections': 8}
+HOG = "python3 -c 'x = bytearray(2 << 30)'"
+# Opens files until it may not, says at which, and keeps them.
+OPEN = r'''
+import time
+files = []
+try:
+    while True:
+        files.append(open('/dev/null'))
+except OSError as e:
+    print(len(files), e.strerror, flush=True)
+time.sleep(30)
+'''
+
+# Each that there is makes more, and none gives up.
+BOMB = r'''
+import os, time
+while True:
+    try:
+        os.fork()
+    except OSError:
+        time.sleep(0.05)
+'''
+
+
+def wait_for(what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = what()
+        if seen:
+            return seen
+        if time.monotonic() > deadline:
+            raise AssertionError('it did not come about')
+        time.sleep(0.1)
+
+
+def small(**more):
+    return Sandbox(limits={**SMALL, **more})
+
+
+def info(box):
+    return box.api('GET', f'/sandboxes/{box.id}')
+
+
+def events(box, **query):
+    return box.api('GET', f'/events/sandboxes/{box.id}?' + urllib.parse.urlencode({'limit': 100, **query}))
+
+
+def crossings(box, limit):
+    return [e for e in events(box) if e['type'] == 'sandbox.limit' and e['eventData']['limit'] == limit]
+
+
+class Crossing(unittest.TestCase):
+    def setUp(self):
+        self.neighbour = Sandbox()
+
+    def tearDown(self):
+        self.assertEqual(self.neighbour.run('echo fine').text(), 'fine\n')
+        self.assertEqual(info(self.neighbour)['limitsReached'], {})
+        self.neighbour.kill()
+
+    def crossed(self, box, limit, cause):
+        """The cause is in the event, and the log, and counted in the info; the sandbox lives on."""
+        event = wait_for(lambda: crossings(box, limit))[-1]
+        self.assertIn(cause, event['cause'])
+        self.assertEqual(event['eventData']['value'], info(box)['limits'][limit])
+        self.assertGreaterEqual(info(box)['limitsReached'][limit], 1)
+        log = box.api('GET', f'/v2/sandboxes/{box.id}/logs?search={limit}')['logs']
+        self.assertIn(cause, json.dumps(log))
+        self.assertEqual(info(box)['state'], 'running')
+        return event
+
+    def sample(self, box, is_wanted):
+        """The newest sample of its metrics, once it is as wanted."""
+        def look():
+            samples = box.api('GET', f'/sandboxes/{box.id}/metrics')
+            return samples[-1] if samples and is_wanted(samples[-1]) else None
+        return wait_for(look)
+
+    def test_memory(self):
+        with small() as box:
+            why = "out of memory: the sandbox's limit of 256 MiB was reached"
+            ended = box.run(HOG)
+            self.assertEqual((ended.exit_code, ended.status, ended.cause), (-1, 'signal: killed', why))
+            ended = box.run(f'({HOG}); exit $?')  # a shell in between says 137
+            self.assertEqual((ended.exit_code, ended.status, ended.cause), (137, 'exit status 137', why))
+            ended = box.run('kill -9 $$')  # somebody else's doing is not blamed on memory
+            self.assertEqual((ended.exit_code, ended.cause), (-1, 'signal: killed'))
+            self.crossed(box, 'memoryMB', 'out of memory: its limit of 256 MiB was reached')
+            sample = self.sample(box, lambda s: s['oomKills'] >= 2)
+            self.assertEqual(sample['memTotal'], 256 << 20)
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+    def test_processes(self):
+        with small() as box:
+            bomb = threading.Thread(target=self.bomb, args=(box,))
+            bomb.start()
+            failed = wait_for(lambda: box.run('true', timeout=20).error)
+            self.assertIn("the sandbox's limit of 64 processes was reached", failed['message'])
+            # What needs no process of its own answers as ever: files, small and large, and signals.
+            for size in (10, 1 << 20):
+                began = time.monotonic()
+                self.assertEqual(box.write('/tmp/file', b'x' * size)[0], 200)
+                self.assertLess(time.monotonic() - began, 5)
+            sample = self.sample(box, lambda s: s['processesRefused'] > 0)
+            self.assertEqual(sample['processesMax'], 64)
+            self.crossed(box, 'processes', 'no more processes: its limit of 64 processes was reached')
+            for process in self.processes(box):
+                self.assertEqual(self.signal(box, process['pid'])[0], 200)
+        bomb.join(30)
+        self.assertFalse(bomb.is_alive())
+
+    def bomb(self, box):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            box.run(f'exec python3 -c "{BOMB}"')
+
+    def rpc(self, box, method, body, service='process.Process'):
+        link = box.connection(20)
+        link.request('POST', f'/{service}/{method}', json.dumps(body),
+                     box.headers(**{'Content-Type': 'application/json'}))
+        answer = link.getresponse()
+        text = answer.read()
+        link.close()
+        return answer.status, json.loads(text)
+
+    def processes(self, box):
+        return self.rpc(box, 'List', {})[1]['processes']
+
+    def signal(self, box, pid):
+        return self.rpc(box, 'SendSignal', {'process': {'pid': pid}, 'signal': 'SIGNAL_SIGKILL'})
+
+    def test_disk(self):
+        with small() as box:
+            said = box.run('dd if=/dev/zero of=/tmp/large bs=1M 2>&1').text()
+            self.assertIn('No space left on device', said)
+            status, answer = box.write('/tmp/one-more', b'x' * (1 << 20))
+            self.assertEqual(status, 507)
+            self.assertIn("the sandbox's limit is 64 MiB", answer['message'])
+            self.crossed(box, 'diskSizeMB', 'the disk is full: its limit of 64 MiB was reached')
+            sample = self.sample(box, lambda s: s['diskUsed'] > 48 << 20)
+            self.assertLessEqual(sample['diskTotal'], 64 << 20)
+            self.assertEqual(box.run('rm /tmp/large && echo room > /tmp/small && cat /tmp/small').text(), 'room\n')
+
+    def test_inodes(self):
+        with small() as box:
+            said = box.run('cd /tmp; for i in $(seq 4000); do : > $i || break; done').stderr.decode()
+            self.assertIn('No space left on device', said)
+            status, answer = box.write('/tmp/one-more', b'x')
+            self.assertEqual(status, 507)
+            self.assertIn("the sandbox's limit is 2048 files", answer['message'])
+            self.crossed(box, 'inodes', 'no room for more files: its limit of 2048 files was reached')
+            sample = self.sample(box, lambda s: s['inodesUsed'] >= 2048)
+            self.assertEqual(sample['inodesTotal'], 2048)
+            self.assertEqual(box.run('rm -r /tmp/*; echo room > /tmp/small && cat /tmp/small').text(), 'room\n')
+
+    def test_open_files(self):
+        with small() as box:
+            hold = threading.Thread(target=self.hold, args=(box,))
+            hold.start()
+            self.crossed(box, 'openFiles', 'a process has reached its limit of 128 open files')
+            hold.join(60)
+            self.assertRegex(self.held, '^12[0-9] Too many open files')
+            # Nobody can give himself more, root neither.
+            for user in ('user', 'root'):
+                self.assertEqual(box.run('ulimit -Hn; ulimit -Hn 129 2>/dev/null; ulimit -Hn', user=user).text(),
+                                 '128\n128\n')
+            self.assertEqual(self.sample(box, lambda s: True)['openFilesMax'], 128)
+
+    def hold(self, box):
+        self.held = box.run(f'exec python3 -c "{OPEN}"').text()
+
+    def test_shared_memory(self):
+        with small() as box:
+            said = box.run('dd if=/dev/zero of=/dev/shm/large bs=1M 2>&1').text()
+            self.assertIn('No space left on device', said)
+            self.assertIn('33550336 bytes', said)  # of 32 MiB, a page is a directory's
+            self.crossed(box, 'shmSizeMB', '/dev/shm is full: its limit of 32 MiB was reached')
+            sample = self.sample(box, lambda s: s['shmUsed'] == 32 << 20)
+            self.assertEqual(sample['shmTotal'], 32 << 20)
+            self.assertEqual(box.run('rm /dev/shm/large; echo x > /dev/shm/small; cat /dev/shm/small').text(), 'x\n')
+
+    def test_shared_memory_counts_as_memory(self):
+        with small(shmSizeMB=256) as box:
+            self.assertIn('out of memory', box.run('exec dd if=/dev/zero of=/dev/shm/large bs=1M').cause)
+            self.crossed(box, 'memoryMB', 'out of memory')
+            # Its file stays when it is killed, and takes all the room there is until somebody removes it.
+            self.assertEqual(self.rpc(box, 'Remove', {'path': '/dev/shm/large'}, 'filesystem.Filesystem')[0], 200)
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+    def test_processors(self):
+        with small() as box:
+            stop = threading.Event()
+            busy = threading.Thread(target=self.burn, args=(box, stop))
+            busy.start()
+            try:
+                wait_for(lambda: crossings(box, 'cpuCount') or self.is_starved(box), 90)
+                if not crossings(box, 'cpuCount'):
+                    self.skipTest('other work on this machine keeps it from using one core')
+                event = crossings(box, 'cpuCount')[-1]
+                sample = self.sample(box, lambda s: s['cpuThrottledPct'] > 0)
+            finally:
+                stop.set()
+                busy.join(60)
+            self.assertIn('its limit of 1 cores was used in full', event['cause'])
+            self.assertLessEqual(sample['cpuUsedPct'], 100)
+            self.assertEqual(sample['cpuCount'], 1)
+            self.assertEqual(box.run('echo alive').text(), 'alive\n')
+
+    def is_starved(self, box):
+        """It runs as much as it can, for a while, and does not come near its limit."""
+        samples = box.api('GET', f'/sandboxes/{box.id}/metrics')
+        return len(samples) > 8 and max(s['cpuUsedPct'] for s in samples) < 90
+
+    def burn(self, box, stop):
+        while not stop.is_set():
+            box.run('for i in 1 2 3 4; do timeout 6 sh -c "while :; do :; done" & done; wait')
+
+    def test_connections(self):
+        with small() as box:
+            url = urllib.parse.urlsplit(os.environ['E2B_API_URL'])
+            held = []
+            for _ in range(SMALL['connections']):  # eight commands that run on
+                link = box.connection()
+                link.request('POST', '/process.Process/Start', self.start('sleep 60'),
+                             box.headers(**{'Content-Type': 'application/connect+json'}))
+                self.assertEqual(link.getresponse().status, 200)
+                held.append(link)
+            sample = self.sample(box, lambda s: s['connections'] == 8)
+            self.assertEqual(sample['connectionsMax'], 8)
+            link = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+            link.request('GET', '/health', headers=box.headers())
+            answer = link.getresponse()
+            self.assertEqual(answer.status, 429)
+            self.assertEqual(json.loads(answer.read())['message'],
+                             "The sandbox's limit of 8 connections at once was reached")
+            link.close()
+            held.pop().close()
+            wait_for(lambda: self.is_open(box))
+            for link in held:
+                link.close()
+            self.crossed(box, 'connections', 'no more connections: its limit of 8 connections was reached')
+
+    def test_visitors_of_a_port_leave_its_owner_a_way_in(self):
+        silent = "import socket, time\ns = socket.socket()\ns.bind(('127.0.0.1', 8000))\ns.listen(64)\ntime.sleep(60)"
+        with small() as box:
+            box.write('/tmp/silent.py', silent.encode())
+            box.run('setsid python3 /tmp/silent.py >/dev/null 2>&1 </dev/null & '
+                    'until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do sleep 0.05; done')
+            held = [box.connection() for _ in range(SMALL['connections'])]
+            for link in held:
+                link.request('GET', '/', headers=box.headers(8000))
+            self.assertEqual(held[-1].getresponse().status, 429)
+            self.assertEqual(box.run('echo in').text(), 'in\n')
+            for link in held:
+                link.close()
+
+    def start(self, command):
+        message = json.dumps({'process': {'cmd': '/bin/bash', 'args': ['-c', command]}, 'stdin': False}).encode()
+        return b'\0' + len(message).to_bytes(4, 'big') + message
+
+    def is_open(self, box):
+        link = box.connection()
+        with contextlib.closing(link):
+            link.request('GET', '/health', headers=box.headers())
+            return link.getresponse().status == 204
+
+    def test_log_lines(self):
+        with small(logLines=1) as box:
+            box.run(HOG)
+            wait_for(lambda: crossings(box, 'memoryMB'))
+            box.run('dd if=/dev/zero of=/dev/shm/large bs=1M')
+            [mark] = wait_for(lambda: [e for e in events(box) if e['type'] == 'sandbox.log_dropped'])
+            self.assertEqual(mark['cause'], 'dropped 1 lines: the log has reached its limit of 1 lines')
+            box.run('dd if=/dev/zero of=/tmp/large bs=1M')
+            wait_for(lambda: info(box)['limitsReached'].get('diskSizeMB'))
+            self.assertEqual(crossings(box, 'diskSizeMB'), [])  # counted, and not written
+            self.assertEqual(info(box)['limitsReached']['logLines'], 2)
+        marks = [e['eventData']['lines'] for e in events(box) if e['type'] == 'sandbox.log_dropped']
+        self.assertEqual(sorted(marks), [1, 1])  # what was dropped since is told at its end
+        self.assertEqual(events(box)[0]['type'], 'sandbox.lifecycle.killed')
+
+    def test_log_rate(self):
+        with small(logLinesPerMinute=3) as box:
+            # Four limits at once: the fourth line is one too many, and three come back in a minute.
+            box.run('cd /tmp; : > large; for i in $(seq 4000); do : > $i || break; done; '
+                    'dd if=/dev/zero of=large bs=1M; dd if=/dev/zero of=/dev/shm/large bs=1M')
+            box.run(HOG)
+            mark = wait_for(lambda: [e for e in events(box) if e['type'] == 'sandbox.log_dropped'], 60)[-1]
+            self.assertEqual(mark['cause'], 'dropped 1 lines: more than 3 lines a minute')
+            self.assertEqual(len([e for e in events(box) if e['type'] == 'sandbox.limit']), 3)
+            self.assertEqual(info(box)['limitsReached']['logLines'], 1)
+
+
+class Choosing(unittest.TestCase):
+    """Where a limit comes from: default, template, request; and the team's ceiling above them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix='atoll-limits-'))
+        cls.scratch.chmod(0o755)
+        token = cls.scratch / 'token'
+        token.write_text('the-operators-own-token\n')
+        cls.server = Server(BUILD, cls.scratch, '--pool', '2', '--stop-sandboxes', '--admin-token-file', token).start()
+        cls.env = cls.server.env()
+        cls.api = Api(cls.env, **{'X-API-Key': cls.env['E2B_API_KEY']})
+        cls.admin = Api(cls.env, **{'X-Admin-Token': 'the-operators-own-token'})
+        [team] = cls.api.ok('GET', '/teams')
+        cls.ceilings = f"/admin/teams/{team['teamID']}/limits"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        shutil.rmtree(cls.scratch, ignore_errors=True)
+
+    def tearDown(self):
+        self.assertEqual(self.admin.status('PUT', self.ceilings, {}), 204)
+
+    def refused(self, **limits):
+        status, _, answer = self.api('POST', '/v2/sandboxes', {'templateID': 'base', 'limits': limits})
+        self.assertEqual(status, 400, answer)
+        return answer['message']
+
+    def test_absent_means_the_template(self):
+        with Sandbox(env=self.env) as box:
+            limits = info(box)['limits']
+            self.assertEqual((limits['cpuCount'], limits['memoryMB'], limits['shmSizeMB']), (2, 1024, 512))
+            self.assertEqual(len(limits), 10)
+
+    def test_what_is_asked_for_is_given_and_kept(self):
+        with Sandbox(env=self.env, limits=SMALL) as box:
+            self.assertEqual(info(box)['limits'], SMALL)
+            self.assertEqual(info(box)['memoryMB'], 256)
+            seen = box.run('df --output=size -BM /dev/shm | tail -1; ulimit -Hn; stat -f -c %c /').text().split()
+            self.assertEqual(seen, ['32M', '128', '2048'])
+            box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
+            box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 60})
+            self.assertEqual(info(box)['limits'], SMALL)
+            [made] = box.api('POST', f'/sandboxes/{box.id}/fork', {'timeout': 60})
+            fork = made['sandbox']['sandboxID'] if 'sandbox' in made else made['sandboxID']
+            try:
+                self.assertEqual(box.api('GET', f'/sandboxes/{fork}')['limits'], SMALL)
+            finally:
+                box.api('DELETE', f'/sandboxes/{fork}')
+
+    def test_what_makes_no_sense_is_refused(self):
+        self.assertIn('memoryMB', self.refused(memoryMB=1))
+        self.assertIn('openFiles', self.refused(openFiles='many'))
+        self.assertIn('colour', self.refused(colour=1))
+        self.assertIn('of which it is a part', self.refused(memoryMB=256, shmSizeMB=512))
+
+    def test_the_usual_ceiling(self):
+        self.assertEqual(self.refused(memoryMB=1 << 20),
+                         'limits.memoryMB: 1048576 is above the ceiling of your team, 8192 MiB')
+
+    def test_a_team_has_its_own(self):
+        self.assertEqual(self.admin.ok('GET', self.ceilings), {})
+        ceilings = {'memoryMB': 512, 'processes': 100}
+        self.assertEqual(self.admin.status('PUT', self.ceilings, ceilings), 204)
+        self.assertEqual(self.admin.ok('GET', self.ceilings), ceilings)
+        self.assertEqual(self.refused(processes=101),
+                         'limits.processes: 101 is above the ceiling of your team, 100 processes')
+        with Sandbox(env=self.env) as box:  # the template's follow it
+            limits = info(box)['limits']
+            self.assertEqual((limits['memoryMB'], limits['processes'], limits['shmSizeMB']), (512, 100, 256))
+        self.assertEqual(self.api.status('GET', self.ceilings), 401)
+        self.assertEqual(self.admin.status('PUT', self.ceilings, {'memoryMB': 1}), 400)
+        self.assertEqual(self.admin.status('PUT', '/admin/teams/nobody/limits', {}), 404)
+
+    def test_a_snapshots_disk_is_its_own(self):
+        with Sandbox(env=self.env, limits=SMALL) as box:
+            name = box.api('POST', f'/sandboxes/{box.id}/snapshots', {})['snapshotID']
+        try:
+            status, _, answer = self.api('POST', '/v2/sandboxes',
+                                         {'templateID': name, 'limits': {'diskSizeMB': 128}})
+            self.assertEqual(status, 400)
+            self.assertIn("has its disk, 64 MiB", answer['message'])
+        finally:
+            self.api.status('DELETE', f'/templates/{name}')
+
+
+if __name__ == '__main__':
+    unittest.main()
