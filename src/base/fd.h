@@ -23,7 +23,7 @@ int dir_remove_tree(int dir_fd, const char *name, struct err *e); /* never leave
 
 /* One message with descriptors on a Unix socket. Sending does not consume the descriptors. */
 enum {
-	FD_MAX_PASS = 20
+	FD_MAX_PASS = 24
 };
 int fd_send(int sock, const void *p, size_t n, const int *fds, int n_fds);
 /* Returns the bytes received (0: peer gone) and fills fds/ret_n; every received fd is CLOEXEC. A

@@ -5,30 +5,16 @@
  * that would make namespaces, mounts or networks: those would open more of the kernel than they are
  * worth. */
 #include "server/block.h"
+#include "base/confine.h"
 #include "base/userns.h"
 #include "warden/proto.h"
 
 #include <grp.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
-static const uint32_t kept_caps = 1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER;
-
-static int drop_caps(struct err *e)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { { kept_caps, kept_caps, 0 }, { 0 } };
-
-	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if ((cap >= 32 || !(kept_caps >> cap & 1)) &&
-			prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			return err_sys(e, -errno, "drop capability %d", cap);
-	if (syscall(SYS_capset, &head, data) < 0)
-		return err_sys(e, -errno, "capset");
-	return 0;
-}
+static const uint64_t kept_caps =
+	UINT64_C(1) << CAP_CHOWN | UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_FOWNER;
 
 int block_enter(struct err *e)
 {
@@ -42,5 +28,5 @@ int block_enter(struct err *e)
 		return err_sys(e, -errno, "enter the server's user namespace");
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		return err_sys(e, -errno, "become the server's user");
-	return drop_caps(e);
+	return confine_capabilities(kept_caps, e);
 }

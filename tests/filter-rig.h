@@ -1,0 +1,27 @@
+/* A system call under a filter, on a real process. A child makes it, since there is no way back. */
+#pragma once
+
+#include "base/filter.h"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* What a call under the filter fails with; 0: it got through to the kernel and worked; negative:
+ * the signal that it died by. */
+static inline int errno_under(struct sock_filter *filter, size_t n, int64_t number, int64_t a,
+	int64_t b)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		/* A test may run as anybody, so this one process gives up its privileges instead.
+		 */
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || filter_load(filter, n, NULL) < 0)
+			_exit(255);
+		_exit(syscall(number, a, b, 0, 0, 0, 0) < 0 ? errno : 0);
+	}
+	(void)waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
