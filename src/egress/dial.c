@@ -51,6 +51,16 @@ void dial_cancel(struct dial *d)
 		dial_free(d);
 }
 
+uint32_t dial_peer(int fd)
+{
+	struct sockaddr_in peer = { 0 };
+	socklen_t size = sizeof peer;
+
+	if (getpeername(fd, (struct sockaddr *)&peer, &size) < 0)
+		return 0;
+	return ntohl(peer.sin_addr.s_addr);
+}
+
 static void on_done(void *arg)
 {
 	struct dial *d = arg;

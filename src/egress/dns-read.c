@@ -268,37 +268,55 @@ static void keep(struct dns_answer *answer, const struct record_head *head, stru
 		.data = data };
 }
 
-/* The records must come in the order of the chain, as every server sends them: one that does not
- * belong to where the chain is now belongs to nobody. */
-static int read_answers(struct reader *r, int n_records, const struct dns_question *asked,
+/* What is not kept is not looked into either, so that an answer full of it costs nothing. */
+static int keep_all(struct reader *r, int n_records, const struct dns_question *asked,
 	struct dns_answer *answer)
 {
 	struct dns_name at = asked->name;
-	size_t room = (size_t)MIN(n_records, DNS_MAX_RECORDS);
 
-	if (room == 0)
-		return 0;
-	answer->records = arena_alloc(answer->arena, room * sizeof *answer->records);
-	if (!answer->records)
-		return -EBADMSG;
 	for (int i = 0; i < MIN(n_records, MAX_SEEN_RECORDS); i++) {
 		struct record_head head;
 		struct str data;
 
 		get_record_head(r, &head);
-		if (r->failed || get_data(r, &head, answer->arena, &data) < 0)
+		if (r->failed)
 			return -EBADMSG;
 		if (head.class != DNS_CLASS_IN || !dns_name_equal(&head.owner, &at) ||
-			answer->n == room)
+			answer->n == DNS_MAX_RECORDS ||
+			(head.type != asked->type && head.type != DNS_CNAME)) {
+			r->at += head.n;
 			continue;
-		if (head.type != asked->type && head.type != DNS_CNAME)
-			continue;
+		}
+		if (get_data(r, &head, answer->arena, &data) < 0)
+			return -EBADMSG;
 		keep(answer, &head, data);
 		if (head.type == DNS_CNAME && asked->type != DNS_CNAME) {
 			at.n = (uint8_t)data.n;
 			memcpy(at.p, data.p, data.n);
 		}
 	}
+	return 0;
+}
+
+/* The records must come in the order of the chain, as every server sends them: one that does not
+ * belong to where the chain is now belongs to nobody. */
+static int read_answers(struct reader *r, int n_records, const struct dns_question *asked,
+	struct dns_answer *answer)
+{
+	struct dns_record kept[DNS_MAX_RECORDS];
+	size_t size;
+	int result;
+
+	answer->records = kept;
+	result = keep_all(r, n_records, asked, answer);
+	answer->records = NULL;
+	if (result < 0 || answer->n == 0)
+		return result;
+	size = answer->n * sizeof *kept;
+	answer->records = arena_alloc(answer->arena, size);
+	if (!answer->records)
+		return -EBADMSG;
+	memcpy(answer->records, kept, size);
 	return 0;
 }
 

@@ -59,6 +59,16 @@ enum denial {
 	N_DENIALS,
 };
 
+enum rate {
+	RATE_QUESTIONS,
+	RATE_HELLOS, /* TLS that ends with us: a few bytes of a client cost us a signature */
+	N_RATES,
+};
+
+struct bucket {
+	int64_t tokens, refilled_ms; /* in thousandths */
+};
+
 struct tenant {
 	struct egress *egress;
 	char id[TENANT_ID_SIZE], team_id[TENANT_ID_SIZE];
@@ -72,7 +82,7 @@ struct tenant {
 	struct list flows, webs;
 	struct list cache; /* the least recently used first */
 	size_t n_cached;
-	int64_t tokens, refilled_ms; /* questions it may ask, in thousandths */
+	struct bucket buckets[N_RATES];
 	int64_t log_from_ms;
 	unsigned n_logged, n_unlogged;
 	int n_refs; /* of what names it; the map's own among them while it is in there */
@@ -88,8 +98,8 @@ void tenant_forget(struct tenant *tenant);
 /* False when it has its share already, which is smaller when all together use much of `max`. */
 bool tenant_take(struct tenant *tenant, enum share share, size_t used, size_t max);
 void tenant_give_back(struct tenant *tenant, enum share share);
-/* One question more, within its rate. */
-bool tenant_may_ask(struct tenant *tenant);
+/* One more, within its rate. */
+bool tenant_may(struct tenant *tenant, enum rate rate);
 /* Counts, and logs the first few. */
 void tenant_deny(struct tenant *tenant, enum denial kind, const char *what, uint16_t port);
 
@@ -158,6 +168,7 @@ typedef void (*dial_fn)(void *arg, int fd);
 struct dial *dial_start(struct tenant *tenant, const char *name, uint32_t address, uint16_t port,
 	dial_fn fn, void *arg);
 void dial_cancel(struct dial *dial);
+uint32_t dial_peer(int fd); /* whom it is connected to; 0: not known */
 
 /* ---- headers.c ---- */
 struct headers;
@@ -180,6 +191,9 @@ enum verdict {
 	VERDICT_NAME,    /* to what its name means to us */
 };
 enum verdict verdict_of(struct tenant *tenant, const char *name, uint32_t address);
+/* Whether what was let through may stay. name NULL: it went by its address; reached 0: it is not
+ * connected yet. */
+bool verdict_holds(const struct tenant *tenant, const char *name, uint32_t reached);
 
 /* ---- tunnel.c ---- */
 struct tunnel;

@@ -47,6 +47,8 @@ static bool recheck(struct tenant *t)
 	return false;
 }
 
+/* Forgetting one moves others in the map: what this walk then misses, the next one finds. Beginning
+ * again each time would be a walk for each of many that end together. */
 static void on_sweep(void *arg)
 {
 	struct egress *egress = arg;
@@ -54,12 +56,10 @@ static void on_sweep(void *arg)
 	size_t at = 0;
 
 	while ((t = map_next(&egress->tenants, &at))) {
-		if (recheck(t)) {
+		if (recheck(t))
 			cache_sweep(t);
-			continue;
-		}
-		tenant_forget(t);
-		at = 0; /* the map has moved */
+		else
+			tenant_forget(t);
 	}
 	loop_timer_set(&egress->sweep, loop_now_ms(egress->loop) + SWEEP_MS);
 }

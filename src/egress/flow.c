@@ -26,6 +26,8 @@ struct flow {
 	struct tenant *tenant;
 	struct sockaddr_storage peer;
 	uint32_t address; /* where it was meant to go */
+	uint32_t reached; /* where it went; 0: nowhere yet */
+	bool by_name;     /* and not because of the address */
 	uint16_t port;
 	int fd;
 	enum flow_state state;
@@ -124,6 +126,7 @@ static void on_dialled(void *arg, int fd)
 		return;
 	}
 	f->state = FLOW_TUNNEL;
+	f->reached = dial_peer(fd);
 	f->tunnel = tunnel_new(f->egress->loop, f->egress->scratch, TAKE_FD(f->fd), fd,
 		on_tunnel_over, f);
 }
@@ -136,6 +139,8 @@ static void pass_on(struct flow *f, const char *name)
 	loop_io_remove(&f->io);
 	loop_timer_cancel(&f->timer);
 	f->state = FLOW_DIAL;
+	f->by_name = name != NULL;
+	f->reached = name ? 0 : f->address;
 	f->dial = dial_start(f->tenant, name, f->address, f->port, on_dialled, f);
 }
 
@@ -153,7 +158,10 @@ static void hand_to_web(struct flow *f)
 	(void)setsockopt(connection.fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof one);
 	loop_io_remove(&f->io); /* the descriptor is watched by another now */
 	end(f);
-	web_take(&connection);
+	if (connection.hello && !tenant_may(f->tenant, RATE_HELLOS))
+		close_hard(connection.fd);
+	else
+		web_take(&connection);
 }
 
 /* A host with a header rule, to which requests leave only through us. */
@@ -170,6 +178,13 @@ enum verdict verdict_of(struct tenant *t, const char *name, uint32_t address)
 	if (policy_allows_address(&t->policy, address))
 		return VERDICT_ADDRESS;
 	return policy_allows_name(&t->policy, str_of(name)) ? VERDICT_NAME : VERDICT_REFUSE;
+}
+
+/* The name that it claimed counts only if it was the reason, and where it went then. */
+bool verdict_holds(const struct tenant *t, const char *name, uint32_t reached)
+{
+	return policy_allows_address(&t->policy, reached) ||
+	       (name && policy_allows_name(&t->policy, str_of(name)));
 }
 
 static void decide(struct flow *f)
@@ -306,7 +321,7 @@ void flow_recheck(struct tenant *t, bool all)
 		struct flow *f = container_of(node, struct flow, node);
 
 		if (all || (f->state != FLOW_SNIFF &&
-				   verdict_of(t, f->name, f->address) == VERDICT_REFUSE))
+				   !verdict_holds(t, f->by_name ? f->name : NULL, f->reached)))
 			end(f);
 	}
 }

@@ -1,7 +1,7 @@
 /* One name asked for upstream: by datagram from a port of its own, with an id and a letter case
  * that a forger would have to guess; over TCP when the answer was cut short or the server does not
  * keep the case. The servers are tried in turn until one answers. */
-#include "egress/egress-internal.h"
+#include "egress/names.h"
 
 enum {
 	MAX_LOOKUPS = 1024, /* of all sandboxes together */
@@ -86,6 +86,23 @@ static bool is_final(const struct dns_answer *answer)
 	return answer->rcode == DNS_OK || answer->rcode == DNS_NXDOMAIN;
 }
 
+/* A name out there may be another one for what must not be asked for, and the name server of this
+ * host follows it: what lies behind stays there. */
+static void cut_hidden(struct dns_answer *answer)
+{
+	for (size_t i = 0; i < answer->n; i++) {
+		const struct dns_record *record = &answer->records[i];
+		struct dns_name target = { .n = (uint8_t)record->data.n };
+		char text[DNS_TEXT_SIZE];
+
+		if (record->type != DNS_CNAME)
+			continue;
+		memcpy(target.p, record->data.p, target.n);
+		if (dns_name_text(&target, text) == 0 && names_is_hidden(str_of(text)))
+			answer->n = i;
+	}
+}
+
 /* A server that cannot or will not is not the last word, unless it is the last. */
 static void take_answer(struct lookup *l, struct dns_answer *answer)
 {
@@ -97,6 +114,7 @@ static void take_answer(struct lookup *l, struct dns_answer *answer)
 	}
 	if (dns_answer_drop(answer, policy_is_private) > 0)
 		log_debug("egress.private_answer", "sandbox=%s", l->tenant->id);
+	cut_hidden(answer);
 	cache_put(l->tenant, &l->question, answer);
 	finish(l);
 }

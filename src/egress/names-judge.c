@@ -37,6 +37,11 @@ static bool is_private_reverse(struct str name)
 	return policy_is_private(address << 8 * (4 - n));
 }
 
+bool names_is_hidden(struct str name)
+{
+	return is_of_host(name) || is_private_reverse(name);
+}
+
 int names_judge(const struct policy *policy, const struct dns_question *question,
 	char text[DNS_TEXT_SIZE])
 {
@@ -51,7 +56,7 @@ int names_judge(const struct policy *policy, const struct dns_question *question
 		return policy_denies_rest(policy) ? JUDGED_DENY : DNS_NXDOMAIN;
 	}
 	name = str_of(text);
-	if (is_of_host(name) || is_private_reverse(name))
+	if (names_is_hidden(name))
 		return DNS_NXDOMAIN;
 	if (!policy_may_resolve(policy, name))
 		return JUDGED_DENY;

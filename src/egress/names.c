@@ -194,7 +194,7 @@ static bool receive(struct names *names)
 		return true;
 	first.local = local_address(&msg);
 	tenant = tenant_find(names->egress, ntohl(first.peer.sin_addr.s_addr));
-	if (tenant && tenant_may_ask(tenant))
+	if (tenant && tenant_may(tenant, RATE_QUESTIONS))
 		take_question(&first, tenant, str_make(bytes, (size_t)n));
 	return true;
 }
@@ -276,7 +276,7 @@ static bool stream_take_one(struct stream *s)
 
 	if (s->in.n < 2 || s->in.n < size + 2)
 		return false;
-	if (!tenant_may_ask(s->tenant)) {
+	if (!tenant_may(s->tenant, RATE_QUESTIONS)) {
 		stream_close(s);
 		return false;
 	}

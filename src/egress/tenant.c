@@ -5,10 +5,9 @@
 enum {
 	POLICY_ARENA_BYTES = 4 << 20,
 	CACHE_MAX_ENTRIES = 24,
-	CACHE_MAX_RECORDS = 8, /* of one answer: a few KiB */
+	CACHE_MAX_RECORDS = 8,     /* of one answer, */
+	CACHE_MAX_BYTES = 4 << 10, /* and in them: whose server sends more is asked again */
 	CACHE_MAX_TTL_S = 300,
-	ASK_PER_SECOND = 200,
-	ASK_BURST = 400,
 	LOG_WINDOW_MS = 10000,
 	LOG_PER_WINDOW = 5,
 };
@@ -20,6 +19,13 @@ static const struct {
 	[SHARE_LOOKUPS] = { 64, 8 },
 	[SHARE_NAME_STREAMS] = { 16, 2 },
 	[SHARE_FLOWS] = { 512, 32 },
+};
+
+static const struct {
+	int64_t per_second, burst;
+} rates[N_RATES] = {
+	[RATE_QUESTIONS] = { 200, 400 },
+	[RATE_HELLOS] = { 50, 200 },
 };
 
 /* ---- the policy ---- */
@@ -55,8 +61,8 @@ static struct tenant *tenant_new(struct egress *egress, const struct egress_sand
 
 	t->egress = egress;
 	t->n_refs = 1;
-	t->tokens = (int64_t)ASK_BURST * 1000;
-	t->refilled_ms = loop_now_ms(egress->loop);
+	for (size_t i = 0; i < N_RATES; i++)
+		t->buckets[i] = (struct bucket){ rates[i].burst * 1000, loop_now_ms(egress->loop) };
 	list_init(&t->flows);
 	list_init(&t->webs);
 	list_init(&t->cache);
@@ -135,16 +141,16 @@ void tenant_give_back(struct tenant *t, enum share share)
 	t->in_use[share]--;
 }
 
-bool tenant_may_ask(struct tenant *t)
+bool tenant_may(struct tenant *t, enum rate rate)
 {
-	int64_t now_ms = loop_now_ms(t->egress->loop);
+	int64_t now_ms = loop_now_ms(t->egress->loop), full = rates[rate].burst * 1000;
+	struct bucket *b = &t->buckets[rate];
 
-	t->tokens = MIN(t->tokens + (now_ms - t->refilled_ms) * ASK_PER_SECOND,
-		(int64_t)ASK_BURST * 1000);
-	t->refilled_ms = now_ms;
-	if (t->tokens < 1000)
+	b->tokens = MIN(b->tokens + (now_ms - b->refilled_ms) * rates[rate].per_second, full);
+	b->refilled_ms = now_ms;
+	if (b->tokens < 1000)
 		return false;
-	t->tokens -= 1000;
+	b->tokens -= 1000;
 	return true;
 }
 
@@ -256,6 +262,15 @@ struct dns_answer *cache_get(struct tenant *t, const struct dns_question *questi
 	return c->answer;
 }
 
+static bool is_small(const struct dns_answer *answer)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < answer->n; i++)
+		bytes += answer->records[i].data.n;
+	return answer->n <= CACHE_MAX_RECORDS && bytes <= CACHE_MAX_BYTES;
+}
+
 void cache_put(struct tenant *t, const struct dns_question *question, struct dns_answer *answer)
 {
 	struct cached *c = cache_find(t, question);
@@ -264,7 +279,7 @@ void cache_put(struct tenant *t, const struct dns_question *question, struct dns
 		c = container_of(t->cache.next, struct cached, node);
 	if (c)
 		cached_free(t, c);
-	if (answer->ttl_s == 0 || answer->n > CACHE_MAX_RECORDS ||
+	if (answer->ttl_s == 0 || !is_small(answer) ||
 		(answer->rcode != DNS_OK && answer->rcode != DNS_NXDOMAIN))
 		return;
 	c = XNEW(struct cached);

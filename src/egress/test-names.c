@@ -13,6 +13,7 @@ enum server_mood {
 	MOOD_CUT,        /* by datagram; whole over TCP */
 	MOOD_LOWER_CASE, /* by datagram; as asked over TCP */
 	MOOD_FORGED,     /* first another id, then the truth */
+	MOOD_ALIAS,      /* it is another name for x.internal, which has a public address */
 };
 
 struct server {
@@ -78,7 +79,15 @@ static void make_answer(struct server *s, struct str query, int flags, struct bu
 	out->p[3] = (char)flags;
 	out->p[7] = flags & 0x20f ? 0 : 2;
 	out->p[11] = 0;
-	if (out->p[7]) {
+	if (s->mood == MOOD_ALIAS) {
+		size_t target = out->n + 12;
+
+		(void)buf_add(out, "\xc0\x0c\0\5\0\1\0\0\0\x1e\0\x0c\1x\x08internal", 23);
+		(void)buf_addc(out, 0);
+		(void)buf_addc(out, (char)(0xc0 | target >> 8));
+		(void)buf_addc(out, (char)target);
+		(void)buf_add(out, records + 2, 14);
+	} else if (out->p[7]) {
 		(void)buf_add(out, records, sizeof records - 1);
 		out->p[out->n - 17] = (char)s->last_byte;
 	}
@@ -316,6 +325,19 @@ TEST(a_name_is_answered_without_its_private_addresses_and_kept_for_the_one_who_a
 	/* What one asked for tells a neighbour nothing, not even by its speed. */
 	ASSERT_EQ(ask_address(&rig, "127.0.0.3", "www.example.com"), 0x5db80001);
 	ASSERT_EQ(rig.servers[0].n_datagrams, 2);
+}
+
+TEST(another_name_for_one_of_the_hosts_own_leads_nowhere)
+{
+	CLEANUP(rig_done) struct rig rig;
+	CLEANUP(dns_answer_unrefp) struct dns_answer *a = NULL;
+
+	rig_new(&rig);
+	rig.servers[0].mood = MOOD_ALIAS;
+	a = ask(&rig, "127.0.0.2", "www.example.com", DNS_A, 1000);
+	ASSERT(a);
+	ASSERT_EQ(a->rcode, DNS_OK);
+	ASSERT_EQ(a->n, 0);
 }
 
 TEST(who_is_no_sandbox_gets_no_answer)

@@ -11,6 +11,8 @@ struct web {
 	struct list node;              /* in tenant->webs */
 	struct tenant *tenant;
 	uint32_t source, address; /* of the sandbox; where it was meant to go */
+	uint32_t reached;         /* where the request went; 0: nowhere yet */
+	bool by_name;             /* and not because of the address */
 	uint16_t port;
 	char hello[DNS_TEXT_SIZE]; /* the name that TLS began with; empty: plain HTTP */
 	char name[DNS_TEXT_SIZE];  /* of the request under way, or of the last one */
@@ -18,7 +20,7 @@ struct web {
 	struct headers *headers;
 	struct dial *dial;
 	struct stream *secured;
-	char *added; /* the headers to add, in the exchange's arena; NULL: none */
+	char *added; /* the headers to add, in the arena of x and gone with it; NULL: none */
 };
 
 static struct web *web_of(struct http_exchange *x)
@@ -46,6 +48,14 @@ static void on_gone(struct http_carriage *carriage)
 	free(w);
 }
 
+/* They hold secrets, and are of this request only. */
+static void wipe_added(struct web *w)
+{
+	if (w->added)
+		explicit_bzero(w->added, strlen(w->added));
+	w->added = NULL;
+}
+
 /* ---- answers of our own ---- */
 
 static void fail(struct http_exchange *x, int status, const char *what, const char *whom)
@@ -54,6 +64,13 @@ static void fail(struct http_exchange *x, int status, const char *what, const ch
 
 	(void)buf_printf(&text, "%s%s%s\n", what, whom[0] ? ": " : "", whom);
 	http_reply(x, status, "text/plain; charset=utf-8", buf_str(&text));
+}
+
+/* The request under way comes to nothing. */
+static void give_up(struct web *w, int status, const char *what, const char *whom)
+{
+	wipe_added(w);
+	fail(TAKE(w->x), status, what, whom);
 }
 
 static void refuse(struct web *w, struct http_exchange *x, int status, const char *what)
@@ -78,9 +95,7 @@ static void pass_on(struct web *w, int fd)
 	struct http_relay_options options = { .arg = w, .add_headers = w->added };
 
 	(void)http_relay(x, fd, &options, on_refused);
-	if (w->added)
-		explicit_bzero(w->added, strlen(w->added));
-	w->added = NULL;
+	wipe_added(w);
 }
 
 static void on_secured(void *arg, int fd, const struct err *e)
@@ -91,7 +106,7 @@ static void on_secured(void *arg, int fd, const struct err *e)
 	if (fd >= 0)
 		pass_on(w, fd);
 	else
-		fail(TAKE(w->x), 502, e->msg, "");
+		give_up(w, 502, e->msg, "");
 }
 
 static void on_dialled(void *arg, int fd)
@@ -99,8 +114,9 @@ static void on_dialled(void *arg, int fd)
 	struct web *w = arg;
 
 	w->dial = NULL;
+	w->reached = fd < 0 ? 0 : dial_peer(fd);
 	if (fd < 0)
-		fail(TAKE(w->x), 502,
+		give_up(w, 502,
 			fd == -ENOENT ? "the name has no address that may be reached"
 				      : "the host was not reached",
 			w->name);
@@ -110,10 +126,11 @@ static void on_dialled(void *arg, int fd)
 		pass_on(w, fd);
 }
 
-static void dial(struct web *w, bool by_name)
+static void dial(struct web *w)
 {
-	w->dial =
-		dial_start(w->tenant, by_name ? w->name : NULL, w->address, w->port, on_dialled, w);
+	const char *name = w->by_name ? w->name : NULL;
+
+	w->dial = dial_start(w->tenant, name, w->address, w->port, on_dialled, w);
 }
 
 /* The exchange's own copy: it is wiped once it is on its way. */
@@ -125,9 +142,9 @@ static void on_headers(void *arg, const char *text, const struct err *e)
 	if (text)
 		w->added = arena_dup(http_arena(w->x), str_of(text));
 	if (w->added)
-		dial(w, true);
+		dial(w);
 	else
-		fail(TAKE(w->x), 502, e ? e->msg : "the headers of the rule are too large", "");
+		give_up(w, 502, e ? e->msg : "the headers of the rule are too large", "");
 }
 
 /* ---- one request ---- */
@@ -151,14 +168,16 @@ static void begin(struct web *w, struct http_exchange *x, enum verdict verdict)
 	const struct policy_rule *rule = NULL;
 
 	w->x = x;
+	w->by_name = w->hello[0] || verdict == VERDICT_NAME;
+	w->reached = w->by_name ? 0 : w->address;
 	if (w->hello[0])
 		rule = policy_rule_for(&w->tenant->policy, str_of(w->name));
 	if (rule && str_is(http_method(x), "TRACE")) /* which asks for its own headers back */
-		fail(TAKE(w->x), 405, "not to a host with a header rule", w->name);
+		give_up(w, 405, "not to a host with a header rule", w->name);
 	else if (rule)
 		w->headers = headers_start(w->tenant, rule, on_headers, w);
 	else
-		dial(w, w->hello[0] || verdict == VERDICT_NAME);
+		dial(w);
 }
 
 void web_on_request(void *arg, struct http_exchange *x)
@@ -208,14 +227,29 @@ void web_take(const struct web_connection *c)
 	(void)http_carriage_unref(&w->carriage);
 }
 
+/* A request that was not passed on yet must not be any more: it would wait for its connection and
+ * go out after all. */
+static void cut(struct web *w)
+{
+	if (!w->x) {
+		http_carriage_cut(&w->carriage);
+		return;
+	}
+	quiet(w);
+	wipe_added(w);
+	http_abort(TAKE(w->x));
+}
+
+/* One that has asked for nothing yet is looked at when it does. */
 void web_recheck(struct tenant *t, bool all)
 {
 	LIST_EACH(&t->webs, node)
 	{
 		struct web *w = container_of(node, struct web, node);
 
-		if (all || verdict_of(t, w->name, w->address) == VERDICT_REFUSE)
-			http_carriage_cut(&w->carriage);
+		if (all ||
+			(w->name[0] && !verdict_holds(t, w->by_name ? w->name : NULL, w->reached)))
+			cut(w);
 	}
 }
 

@@ -199,6 +199,7 @@ bool policy_is_private(uint32_t address)
 		{ 0x0a000000, 8, false },  /* private */
 		{ 0x64400000, 10, false }, /* shared, and some clouds' own services */
 		{ 0x7f000000, 8, false },  /* loopback */
+		{ 0xa83f8110, 32, false }, /* where Azure's hosts serve their machines */
 		{ 0xa9fe0000, 16, false }, /* link-local, metadata */
 		{ 0xac100000, 12, false }, /* private */
 		{ 0xc0000000, 24, false }, /* protocol assignments */

@@ -146,8 +146,14 @@ def resolve(name):
         return 'no such name' if error.errno in (-2, -5) else str(error)
 
 
-def hold(name):
-    link = wrap(connect(socket.gethostbyname(name), 443), name)
+def hold(name, kind, address=None):
+    """A connection that stays, and says when it does not."""
+    address = address or socket.gethostbyname(name)
+    if kind == 'tls':
+        link = wrap(connect(address, 443), name)
+    else:
+        link = connect(address, 80)
+        exchange(link, request(name))
     print('up', flush=True)
     link.settimeout(60)
     try:
@@ -155,6 +161,31 @@ def hold(name):
     except OSError:
         print('cut', flush=True)
     time.sleep(60)
+
+
+def twice(name, port):
+    """Two requests on one connection, the second when it is told to."""
+    link = wrap(connect(socket.gethostbyname(name), int(port)), name)
+    print(exchange(link, request(name)), flush=True)
+    for _ in range(200):
+        if os.path.exists('/tmp/go'):
+            break
+        time.sleep(0.05)
+    return exchange(link, request(name))
+
+
+def greet(name, count):
+    """As many hellos at once: how many of them were answered."""
+    address, text = socket.gethostbyname(name), hello(name)
+    links, answered = [], 0
+    for _ in range(int(count)):
+        links.append(connect(address, 443))
+        with contextlib.suppress(OSError):
+            links[-1].sendall(text)
+    for link in links:
+        with contextlib.suppress(OSError):
+            answered += bool(link.recv(1))
+    return answered
 
 
 def hoard(name):

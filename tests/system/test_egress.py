@@ -74,6 +74,11 @@ class Case(unittest.TestCase):
         """What the program inside was told, in one line."""
         return box.run(f'timeout 20 python3 /tmp/evade.py {what} ' + ' '.join(arguments)).text().strip()
 
+    def held(self, box, file, *arguments):
+        """Begins a connection that writes into this file what becomes of it."""
+        box.run(f"setsid python3 /tmp/evade.py hold {' '.join(arguments)} >/tmp/{file} 2>&1 </dev/null & "
+                f'for i in $(seq 100); do grep -q up /tmp/{file} && break; sleep 0.05; done')
+
     def curl(self, box, url, *options):
         result = box.run(f"curl -sS --cacert /tmp/ca.pem -m 10 {' '.join(options)} '{url}' 2>&1")
         return result.text()
@@ -175,17 +180,32 @@ class Egress(Case):
 
     def test_a_rule_put_later_cuts_what_is_open(self):
         box = self.named()
-        box.run('setsid python3 /tmp/evade.py hold allowed.example >/tmp/held 2>&1 </dev/null & '
-                'for i in $(seq 100); do grep -q up /tmp/held && break; sleep 0.05; done')
-        box.put(**BY_NAME)
+        for kind in ('tls', 'http'):
+            self.held(box, kind, 'allowed.example', kind)
+        box.put(**{**BY_NAME, 'allowOut': ['allowed.example']})
         time.sleep(0.2)
-        self.assertEqual(box.run('cat /tmp/held').text().strip(), 'up')
+        self.assertEqual(box.run('cat /tmp/tls /tmp/http').text().split(), ['up', 'up'])
         box.put(denyOut=[ALL], allowOut=['*.wild.example'])
         time.sleep(0.2)
-        self.assertEqual(box.run('cat /tmp/held').text().split(), ['up', 'cut'])
+        self.assertEqual(box.run('cat /tmp/tls /tmp/http').text().split(), ['up', 'cut', 'up', 'cut'])
         self.assertEqual(self.evade(box, 'resolve', 'allowed.example'), 'no such name')
         box.put()
         self.assertIn(TWO, self.curl(box, 'http://other.example/'))
+
+    def test_what_is_open_is_judged_by_where_it_went_and_why(self):
+        # To an address that everybody may reach, under a name that nobody checked.
+        claims = self.box(network={'rules': {'a.wild.example': [{'transform': {'headers': {'X': 'y'}}}]}})
+        self.held(claims, 'claim', 'allowed.example', 'tls', TWO)
+        self.held(claims, 'true', 'allowed.example', 'tls', ONE)
+        claims.put(denyOut=[ALL], allowOut=['allowed.example', ONE])
+        # Because of its name, and so not to the address that it was meant for.
+        named = self.named()
+        self.held(named, 'tls', 'allowed.example', 'tls', TWO)
+        self.held(named, 'http', 'allowed.example', 'http', TWO)
+        named.put(denyOut=[ALL], allowOut=[TWO])
+        time.sleep(0.2)
+        self.assertEqual(claims.run('cat /tmp/claim /tmp/true').text().split(), ['up', 'cut', 'up'])
+        self.assertEqual(named.run('cat /tmp/tls /tmp/http').text().split(), ['up', 'cut', 'up', 'cut'])
 
     def test_they_last(self):
         box = self.named()

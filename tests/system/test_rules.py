@@ -1,5 +1,6 @@
 """Header rules: what is added to requests on their way out, so that a secret never enters a sandbox."""
 import json
+import time
 import unittest
 
 from harness.internet import ECHO
@@ -79,6 +80,14 @@ class Rules(Case):
         self.assertEqual(self.evade(box, 'raw', TWO, str(ECHO)), TWO)
         self.assertEqual(self.evade(box, 'raw', TWO, '13'), 'tick')
 
+    def test_hellos_that_cost_us_a_signature_are_few(self):
+        box = self.ruled({'X-Rule': 'r'})
+        answered = int(self.evade(box, 'greet', 'allowed.example', '500'))
+        self.assertGreater(answered, 100)
+        self.assertLess(answered, 500)
+        time.sleep(1)
+        self.assertIn(ONE, self.get(box, 'https://allowed.example/'))
+
     def test_hosts_below_and_the_closest_rule(self):
         box = self.box(network={'rules': {'*.wild.example': [{'transform': {'headers': {'X-Rule': 'wide'}}}],
                                           'a.wild.example': [{'transform': {'headers': {'X-Rule': 'exact'}}}]}})
@@ -124,6 +133,17 @@ class Rules(Case):
         box.put(rules=rules(allowed_example={'X-Rule': f'${{e2b.secrets.{name}}}'}))
         self.assertIn('cannot stand in a header', self.get(box, 'https://allowed.example/'))
         self.assertEqual(self.seen('http'), [])
+
+    def test_headers_of_a_request_that_failed_are_not_those_of_the_next(self):
+        name = self.secret(self.box())
+        box = self.ruled({'X-Rule': f'${{e2b.secrets.{name}}}'})
+        box.run('setsid python3 /tmp/evade.py twice allowed.example 444 >/tmp/told 2>&1 </dev/null & '
+                'for i in $(seq 100); do grep -q . /tmp/told && break; sleep 0.05; done')
+        box.api('DELETE', f'/secrets/{name}')
+        box.run('touch /tmp/go; for i in $(seq 100); do [ $(wc -l </tmp/told) = 2 ] && break; sleep 0.05; done')
+        first, second = box.run('cat /tmp/told').text().splitlines()
+        self.assertIn('the host was not reached', first)
+        self.assertIn(f"secret '{name}' does not exist", second)
 
     def test_a_new_version_of_a_secret_holds_from_the_next_request_on(self):
         box = self.box()
