@@ -1,5 +1,6 @@
 /* The job pool: the only place with threads and locks. Each lane is a queue of its own whose head
- * runs on at most one thread at a time; results return over an eventfd. */
+ * runs on at most one thread at a time, and so is what belongs to no lane, on a few. There are
+ * threads for all of them together: no queue waits for another. Results return over an eventfd. */
 #include "loop/loop-internal.h"
 
 #include <signal.h>
@@ -15,6 +16,12 @@ struct job {
 	struct err e;
 };
 
+struct job_queue {
+	struct list jobs; /* waiting, oldest first */
+	int n;
+	int busy, most; /* threads that run one of it */
+};
+
 struct job_pool {
 	struct loop *loop;
 	pthread_t threads[LOOP_THREADS];
@@ -24,28 +31,42 @@ struct job_pool {
 
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
-	struct list queue;    /* waiting, oldest first */
-	struct list finished; /* for the loop */
-	bool lane_busy[LOOP_LANES];
+	struct job_queue queues[LOOP_LANES + 1]; /* the last: of no lane */
+	struct list finished;                    /* for the loop */
 	bool stopping;
 	int idle;
 };
 
-/* Oldest job whose lane is free; called with the lock held. */
+static struct job_queue *queue_of(struct job_pool *pool, int lane)
+{
+	return &pool->queues[lane == LOOP_ANY ? LOOP_LANES : lane];
+}
+
+/* The oldest of a queue that may run now; called with the lock held, as the next. */
 static struct job *next_job(struct job_pool *pool)
 {
-	LIST_EACH(&pool->queue, node)
-	{
-		struct job *job = container_of(node, struct job, node);
+	for (int i = 0; i <= LOOP_LANES; i++) {
+		struct job_queue *q = &pool->queues[i];
+		struct job *job;
 
-		if (job->lane == LOOP_ANY || !pool->lane_busy[job->lane]) {
-			list_remove(&job->node);
-			if (job->lane != LOOP_ANY)
-				pool->lane_busy[job->lane] = true;
-			return job;
-		}
+		if (q->n == 0 || q->busy == q->most)
+			continue;
+		job = container_of(q->jobs.next, struct job, node);
+		list_remove(&job->node);
+		q->n--;
+		q->busy++;
+		return job;
 	}
 	return NULL;
+}
+
+static int count_ready(const struct job_pool *pool)
+{
+	int n = 0;
+
+	for (int i = 0; i <= LOOP_LANES; i++)
+		n += MIN(pool->queues[i].n, pool->queues[i].most - pool->queues[i].busy);
+	return n;
 }
 
 static void run_job(struct job_pool *pool, struct job *job)
@@ -55,10 +76,8 @@ static void run_job(struct job_pool *pool, struct job *job)
 	(void)pthread_mutex_unlock(&pool->lock);
 	job->r = job->work(job->arg, &job->e);
 	(void)pthread_mutex_lock(&pool->lock);
-	if (job->lane != LOOP_ANY) {
-		pool->lane_busy[job->lane] = false;
-		(void)pthread_cond_signal(&pool->wake); /* the lane's next may wait for us */
-	}
+	queue_of(pool, job->lane)->busy--;
+	(void)pthread_cond_signal(&pool->wake); /* the queue's next may wait for us */
 	list_append(&pool->finished, &job->node);
 	(void)!write(pool->event_fd, &one, sizeof one);
 }
@@ -122,7 +141,10 @@ static struct job_pool *pool_new(struct loop *loop)
 	struct err e;
 
 	pool->loop = loop;
-	list_init(&pool->queue);
+	for (int i = 0; i <= LOOP_LANES; i++) {
+		list_init(&pool->queues[i].jobs);
+		pool->queues[i].most = i < LOOP_LANES ? 1 : LOOP_ANY_THREADS;
+	}
 	list_init(&pool->finished);
 	(void)pthread_mutex_init(&pool->lock, NULL);
 	(void)pthread_cond_init(&pool->wake, NULL);
@@ -133,7 +155,8 @@ static struct job_pool *pool_new(struct loop *loop)
 	return pool;
 }
 
-/* A thread more, up to the limit; signals are the loop's business, so it blocks them all. */
+/* A thread more, up to the limit, if the host has one to give; signals are the loop's business, so
+ * it blocks them all. */
 static void pool_grow(struct job_pool *pool)
 {
 	sigset_t all, old;
@@ -144,8 +167,6 @@ static void pool_grow(struct job_pool *pool)
 	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
 	if (pthread_create(&pool->threads[pool->n_threads], NULL, thread_main, pool) == 0)
 		pool->n_threads++;
-	else if (pool->n_threads == 0)
-		abort();
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
@@ -160,10 +181,14 @@ void loop_job(struct loop *loop, int lane, loop_work_fn work, done_fn done, void
 	pool = loop->pool;
 	*job = (struct job){ .lane = lane, .work = work, .done = done, .arg = arg };
 	(void)pthread_mutex_lock(&pool->lock);
-	list_append(&pool->queue, &job->node);
-	if (pool->idle == 0)
+	list_append(&queue_of(pool, lane)->jobs, &job->node);
+	queue_of(pool, lane)->n++;
+	if (pool->idle < count_ready(pool))
 		pool_grow(pool);
 	(void)pthread_cond_signal(&pool->wake);
+	/* No more processes may be made here: then the loop does it itself, for once. */
+	if (pool->n_threads == 0)
+		run_job(pool, next_job(pool));
 	(void)pthread_mutex_unlock(&pool->lock);
 }
 

@@ -7,7 +7,8 @@
 
 enum {
 	LOOP_BATCH = 128,
-	LOOP_THREADS = 4,
+	LOOP_ANY_THREADS = 4,
+	LOOP_THREADS = LOOP_ANY_THREADS + LOOP_LANES, /* as many as are needed, up to these */
 	LOOP_SIGNALS = 32,
 };
 

@@ -94,7 +94,7 @@ int loop_signal(struct loop *loop, int signo, loop_signal_fn fn, void *arg, stru
 
 /* Runs work(arg, e) on a pool thread, then done(arg, r, e) on the loop. Jobs of one `lane` (0 to
  * LOOP_LANES-1) run one after the other in the order given; LOOP_ANY runs wherever a thread is
- * free. */
+ * free, and no lane waits for it. */
 enum {
 	LOOP_LANES = 4,
 	LOOP_ANY = -1,

@@ -192,6 +192,71 @@ TEST(jobs_of_one_lane_run_in_order)
 	ASSERT(c.in_order);
 }
 
+enum {
+	CROWD = 24
+};
+
+/* Long jobs wait at a pipe until the short one has run. */
+struct crowd {
+	struct loop *loop;
+	int pipe[2], waiting;
+};
+
+static int work_long(void *arg, struct err *e)
+{
+	struct crowd *c = arg;
+	char byte;
+
+	(void)e;
+	return (int)read(c->pipe[0], &byte, 1);
+}
+
+static void long_done(void *arg, int r, const struct err *e)
+{
+	struct crowd *c = arg;
+
+	(void)r;
+	(void)e;
+	if (--c->waiting == 0)
+		loop_stop(c->loop);
+}
+
+static int work_short(void *arg, struct err *e)
+{
+	struct crowd *c = arg;
+
+	(void)e;
+	for (int i = 0; i < CROWD; i++)
+		if (write(c->pipe[1], "x", 1) != 1)
+			return -EIO;
+	return 0;
+}
+
+static void short_done(void *arg, int r, const struct err *e)
+{
+	(void)arg;
+	(void)r;
+	(void)e;
+}
+
+TEST(a_lane_does_not_wait_for_long_jobs_of_others)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct crowd c = { .waiting = CROWD };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	c.loop = loop;
+	ASSERT_EQ(pipe(c.pipe), 0);
+	for (int i = 0; i < CROWD; i++)
+		loop_job(loop, i % 2 ? 1 : LOOP_ANY, work_long, long_done, &c);
+	loop_job(loop, 0, work_short, short_done, &c);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(c.waiting, 0);
+	(void)close(c.pipe[0]);
+	(void)close(c.pipe[1]);
+}
+
 static void on_usr1(void *arg, int signo)
 {
 	struct trace *t = arg;

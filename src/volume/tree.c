@@ -186,9 +186,53 @@ int listing_add(struct listing *l, const char *path, int fd, const struct stat *
 	return 0;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b)
+/* The names in a directory: how many there are is up to the sandboxes that fill it. */
+struct names {
+	char **v;
+	size_t n, cap;
+};
+
+static void names_done(struct names *names)
 {
-	return strcmp((*a)->d_name, (*b)->d_name);
+	for (size_t i = 0; i < names->n; i++)
+		free(names->v[i]);
+	free(names->v);
+}
+
+static int names_add(struct names *names, const char *name)
+{
+	size_t cap = names->cap ? 2 * names->cap : 64;
+	char **more;
+
+	if (names->n == names->cap) {
+		more = realloc(names->v, cap * sizeof *more);
+		if (!more)
+			return -ENOMEM;
+		names->v = more;
+		names->cap = cap;
+	}
+	names->v[names->n++] = xstrdup(name);
+	return 0;
+}
+
+static int names_read(struct names *names, int dir_fd, size_t most)
+{
+	DIR *dir = open_dir(dir_fd, ".");
+	struct dirent *entry;
+	int r = 0;
+
+	if (!dir)
+		return -errno;
+	while (r >= 0 && (entry = readdir(dir)))
+		if (!is_dots(entry->d_name))
+			r = names->n < most ? names_add(names, entry->d_name) : -E2BIG;
+	(void)closedir(dir);
+	return r;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static int add_one(struct listing *l, int dir_fd, const char *dir, const char *name, int depth)
@@ -213,16 +257,14 @@ static int add_one(struct listing *l, int dir_fd, const char *dir, const char *n
 
 int tree_list(struct listing *l, int dir_fd, const char *path, int depth)
 {
-	struct dirent **names = NULL;
-	int n = scandirat(dir_fd, ".", &names, NULL, by_name), r = 0;
+	CLEANUP(names_done) struct names names = { 0 };
+	int r = names_read(&names, dir_fd, VOLUME_MAX_LISTED - l->n);
 
-	if (n < 0)
-		return -errno;
-	for (int i = 0; i < n; i++) {
-		if (r >= 0 && !is_dots(names[i]->d_name))
-			r = add_one(l, dir_fd, path, names[i]->d_name, depth);
-		free(names[i]);
-	}
-	free(names);
+	if (r < 0)
+		return r;
+	if (names.n)
+		qsort(names.v, names.n, sizeof *names.v, by_name);
+	for (size_t i = 0; r >= 0 && i < names.n; i++)
+		r = add_one(l, dir_fd, path, names.v[i], depth);
 	return r;
 }

@@ -19,11 +19,21 @@ struct volume_upload {
 	void *arg;
 };
 
-static void upload_free(struct volume_upload *up)
+/* The bytes that came in vain. To free many takes long, so this is no work for the loop. */
+static int discard(void *arg, struct err *e)
 {
+	struct volume_upload *up = arg;
+
+	(void)e;
 	if (up->fd >= 0)
 		(void)unlinkat(up->incoming_fd, up->temp, 0);
 	close_fdp(&up->fd);
+	up->fd = -EBADF;
+	return 0;
+}
+
+static void upload_free(struct volume_upload *up)
+{
 	close_fdp(&up->parent_fd);
 	close_fdp(&up->incoming_fd);
 	close_fdp(&up->root_fd);
@@ -148,8 +158,10 @@ static int finish(void *arg, struct err *e)
 	if (r >= 0 && renameat2(up->incoming_fd, up->temp, up->parent_fd, base,
 			      up->replace ? 0 : RENAME_NOREPLACE) < 0)
 		r = -errno;
-	if (r < 0)
+	if (r < 0) {
+		(void)discard(up, NULL);
 		return place_fail(e, r, up->path);
+	}
 	r = fstat(up->fd, &st) < 0 ? -errno : listing_add(&up->out, up->path, up->fd, &st);
 	close_fdp(&up->fd);
 	up->fd = -EBADF; /* its name is no longer ours to remove */
@@ -171,7 +183,14 @@ void volume_upload_finish(struct volume_upload *up, volume_entries_fn fn, void *
 	loop_job(up->loop, LOOP_ANY, finish, finish_done, up);
 }
 
+static void discarded(void *arg, int r, const struct err *e)
+{
+	(void)r;
+	(void)e;
+	upload_free(arg);
+}
+
 void volume_upload_abort(struct volume_upload *up)
 {
-	upload_free(up);
+	loop_job(up->loop, LOOP_ANY, discard, discarded, up);
 }

@@ -42,7 +42,8 @@ struct sweep {
 };
 
 enum {
-	SWEEP_AGAIN_MS = 5000
+	SWEEP_AGAIN_MS = 5000,
+	SWEEP_LANE = 1, /* one by one: trees of millions of files must not hold up others' work */
 };
 
 static int sweep_one(void *arg, struct err *e)
@@ -98,7 +99,7 @@ static void sweep_run(struct sweep *sweep)
 	struct volume_book *book = sweep->book;
 
 	list_append(&book->sweeping, &sweep->node);
-	loop_job(book->config.loop, LOOP_ANY, sweep->id[0] ? sweep_one : sweep_all, sweep_done,
+	loop_job(book->config.loop, SWEEP_LANE, sweep->id[0] ? sweep_one : sweep_all, sweep_done,
 		sweep);
 }
 
