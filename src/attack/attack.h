@@ -22,6 +22,11 @@ enum {
 	GUEST_PORT = 49983,     /* the guest's own, as E2B's SDKs know it */
 };
 
+enum power { /* how a copy of the program that was given power exits: see files.c */
+	HAS_POWER = 1,
+	HAS_NONE = 2,
+};
+
 /* By rising weight: an attempt of many tries is what its worst try is. */
 enum verdict {
 	INCONCLUSIVE,
@@ -33,6 +38,7 @@ enum verdict {
 struct finding {
 	enum verdict verdict;
 	int tries;
+	bool own_kernel; /* as in the scene */
 	char evidence[EVIDENCE_SIZE];
 };
 
@@ -49,6 +55,9 @@ struct scene {
 	uint16_t canary_port; /* where the host answers with the mark, TCP and UDP */
 	uint16_t api_port;
 	bool changes_files; /* inside a sandbox: its files may be written */
+	/* The kernel that answers is not the host's (gVisor): what it lets a program do to itself is
+	 * done to the sandbox. What comes from the host or a neighbour is an escape all the same. */
+	bool own_kernel;
 };
 
 struct attempt {
@@ -76,6 +85,9 @@ extern const struct family fds_family, proc_family, kernel_family, foreign_famil
 void refused(struct finding *f, const char *fmt, ...) FINDING(2);
 void contained(struct finding *f, const char *fmt, ...) FINDING(2);
 void escaped(struct finding *f, const char *fmt, ...) FINDING(2);
+/* A kernel gave something of its own away: an escape where it is the host's, contained where it is
+ * the sandbox's. */
+void given_by_kernel(struct finding *f, const char *fmt, ...) FINDING(2);
 /* Something failed with `error`, as it should. */
 void refused_with(struct finding *f, int error, const char *fmt, ...) FINDING(3);
 /* A system call's result: errno says whether the kernel (or the filter) refused it outright. Any
@@ -84,6 +96,8 @@ void judge_call(struct finding *f, int64_t result, const char *what);
 /* Opens and closes again: that it can be opened at all is the escape. */
 void judge_open(struct finding *f, const char *path, int flags);
 
+/* The next word of a table of the kernel's; false: there is none. */
+bool next_word(struct str *rest, struct str *ret);
 /* Runs work(arg) in a process of its own: its exit status, or -signal. */
 int in_child(int (*work)(void *arg), void *arg);
 

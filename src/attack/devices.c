@@ -31,7 +31,7 @@ static void make_node(const struct node *node, const char *dir, struct finding *
 	}
 	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0)
-		escaped(f, "%s (%u:%u) was made and opened", path, node->major, node->minor);
+		given_by_kernel(f, "%s (%u:%u) was made and opened", path, node->major, node->minor);
 	else
 		contained(f, "%s was made but does not open: %s", path, strerrordesc_np(errno));
 	if (fd >= 0)
@@ -124,11 +124,11 @@ static void change_nodes(const struct attempt *a, const struct scene *scene, str
 		if (stat(nodes[i], &st) < 0 || !S_ISCHR(st.st_mode))
 			continue;
 		if (utimensat(AT_FDCWD, nodes[i], NULL, 0) == 0)
-			escaped(f, "the time of %s can be set", nodes[i]);
+			given_by_kernel(f, "the time of %s can be set", nodes[i]);
 		else
 			refused_with(f, errno, "touch %s", nodes[i]);
 		if (chmod(nodes[i], st.st_mode & 07777) == 0)
-			escaped(f, "the mode of %s can be set", nodes[i]);
+			given_by_kernel(f, "the mode of %s can be set", nodes[i]);
 		else
 			refused_with(f, errno, "chmod %s", nodes[i]);
 	}

@@ -53,7 +53,7 @@ static void list_descriptors(const struct attempt *a, const struct scene *scene,
 /* Up to where ".." ends: that must be our root, whatever the directory was. */
 static void climb(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	struct stat root, top, last = { 0 };
+	struct stat root, top = { 0 }, last = { 0 };
 	char cwd[PATH_MAX];
 	int fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 

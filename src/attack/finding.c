@@ -39,6 +39,20 @@ void escaped(struct finding *f, const char *fmt, ...)
 	va_end(ap);
 }
 
+void given_by_kernel(struct finding *f, const char *fmt, ...)
+{
+	char what[EVIDENCE_SIZE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	if (f->own_kernel)
+		contained(f, "%.180s (of a kernel of its own)", what);
+	else
+		escaped(f, "%s", what);
+}
+
 void refused_with(struct finding *f, int error, const char *fmt, ...)
 {
 	char what[EVIDENCE_SIZE];
@@ -61,11 +75,12 @@ void judge_call(struct finding *f, int64_t result, const char *what)
 	int error = errno;
 
 	if (result >= 0)
-		escaped(f, "%s worked", what);
+		given_by_kernel(f, "%s worked", what);
 	else if (is_refusal(error))
 		refused_with(f, error, "%s", what);
 	else
-		escaped(f, "%s: the kernel looked into it (%s)", what, strerrordesc_np(error));
+		given_by_kernel(f, "%s: the kernel looked into it (%s)", what,
+			strerrordesc_np(error));
 }
 
 void judge_open(struct finding *f, const char *path, int flags)
@@ -76,9 +91,27 @@ void judge_open(struct finding *f, const char *path, int flags)
 		refused_with(f, errno, "%s", path);
 		return;
 	}
-	escaped(f, "%s can be opened%s", path,
+	given_by_kernel(f, "%s can be opened%s", path,
 		(flags & O_ACCMODE) == O_RDONLY ? "" : " for writing");
 	(void)close(fd);
+}
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n';
+}
+
+bool next_word(struct str *rest, struct str *ret)
+{
+	size_t n = 0;
+
+	while (rest->n && is_blank(rest->p[0]))
+		*rest = str_from(*rest, 1);
+	while (n < rest->n && !is_blank(rest->p[n]))
+		n++;
+	*ret = str_make(rest->p, n);
+	*rest = str_from(*rest, n);
+	return n > 0;
 }
 
 int in_child(int (*work)(void *arg), void *arg)

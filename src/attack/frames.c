@@ -30,26 +30,33 @@ struct wire { /* eth0 as it is */
 	struct in_addr own, gateway;
 };
 
-static bool find_neighbour_mac(struct wire *w)
+/* "ADDRESS TYPE FLAGS 11:22:33:44:55:66 MASK DEVICE" */
+static bool read_entry(struct str line, struct wire *w)
+{
+	struct str address, mac;
+	char text[INET_ADDRSTRLEN];
+
+	if (!next_word(&line, &address) || !next_word(&line, &mac) || !next_word(&line, &mac) ||
+		!next_word(&line, &mac) || mac.n != 3 * ETH_ALEN - 1)
+		return false;
+	(void)snprintf(text, sizeof text, "%.*s", STR_ARG(address));
+	for (size_t i = 0; i < ETH_ALEN; i++)
+		if (hex_decode(str_make(mac.p + 3 * i, 2), &w->gateway_mac[i], 1) < 0)
+			return false;
+	return inet_pton(AF_INET, text, &w->gateway) == 1;
+}
+
+static bool find_gateway(struct wire *w)
 {
 	CLEANUP(buf_done) struct buf table = BUF_INIT(1 << 20);
 	struct str rest, line;
-	unsigned m[ETH_ALEN];
-	char address[32], copy[256];
 
 	if (file_read(AT_FDCWD, "/proc/net/arp", &table, NULL) < 0)
 		return false;
 	rest = buf_str(&table);
-	while (str_split(&rest, '\n', &line)) {
-		(void)snprintf(copy, sizeof copy, "%.*s", STR_ARG(line));
-		if (sscanf(copy, "%31s %*s %*s %x:%x:%x:%x:%x:%x", address, &m[0], &m[1], &m[2],
-			    &m[3], &m[4], &m[5]) != 7 ||
-			inet_pton(AF_INET, address, &w->gateway) != 1)
-			continue;
-		for (int i = 0; i < ETH_ALEN; i++)
-			w->gateway_mac[i] = (uint8_t)m[i];
-		return true;
-	}
+	while (str_split(&rest, '\n', &line))
+		if (read_entry(line, w))
+			return true;
 	return false;
 }
 
@@ -81,7 +88,7 @@ static bool wire_open(struct wire *w, struct finding *f)
 		refused(f, "there is no interface but the loopback");
 		return false;
 	}
-	if (!find_neighbour_mac(w)) /* everybody, then */
+	if (!find_gateway(w)) /* everybody, then */
 		memset(w->gateway_mac, 0xff, ETH_ALEN);
 	return true;
 }

@@ -80,7 +80,7 @@ static const struct call administration[] = {
 	{ "swapon", SYS_swapon, { P(NOWHERE), N(0) } },
 	{ "swapoff", SYS_swapoff, { P(NOWHERE) } },
 	{ "acct", SYS_acct, { P(NOWHERE) } },
-	{ "quotactl", SYS_quotactl, { N(0x800007 << 8), P(NOWHERE), N(0), N(8) } },
+	{ "quotactl", SYS_quotactl, { N(INT64_C(0x80000700)), P(NOWHERE), N(0), N(8) } },
 	{ "syslog", SYS_syslog, { N(10), N(0), N(0) } },
 	{ "fanotify_init", SYS_fanotify_init, { N(0), N(0) } },
 	{ "move_pages", SYS_move_pages, { N(1), N(0), N(0), N(0), N(0) } },

@@ -111,6 +111,8 @@ static void dirty_cow(const struct attempt *a, const struct scene *scene, struct
 
 	(void)a;
 	(void)scene;
+	if (memory < 0)
+		refused_with(f, errno, "/proc/self/mem");
 	if (!target_open(&t) || memory < 0)
 		return;
 	race.page = mmap(NULL, race.size, PROT_READ, MAP_PRIVATE, t.fd, 0);

@@ -6,13 +6,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 enum {
 	ATTEMPT_S = 20, /* for one attempt; what takes longer is inconclusive */
 	MAX_WANTED = 32,
-	HAS_POWER = 1,
-	HAS_NONE = 2,
 };
 
 static const struct family *const families[] = { &fds_family, &files_family, &mounts_family,
@@ -47,7 +46,8 @@ static void make_attempt(const struct attempt *a, const struct scene *scene, str
 	int status = 0;
 	pid_t pid;
 
-	*f = (struct finding){ .evidence = "it could not be tried" };
+	*f = (struct finding){ .own_kernel = scene->own_kernel,
+		.evidence = "it could not be tried" };
 	(void)fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
@@ -136,6 +136,7 @@ static int take_port(const char *text, uint16_t *ret)
 static int take_option(struct options *o, const char *name, const char *value)
 {
 	struct scene *s = &o->scene;
+	struct utsname kernel;
 
 	if (strcmp(name, "--mark") == 0 && strlen(value) < MARK_SIZE && strlen(value) >= MARK_COMM)
 		(void)snprintf(s->mark, sizeof s->mark, "%s", value);
@@ -145,6 +146,8 @@ static int take_option(struct options *o, const char *name, const char *value)
 		s->neighbour = value;
 	else if (strcmp(name, "--secret") == 0)
 		s->secret_path = value;
+	else if (strcmp(name, "--host-kernel") == 0)
+		s->own_kernel = uname(&kernel) == 0 && strcmp(kernel.release, value) != 0;
 	else if (strcmp(name, "--path") == 0 && s->n_paths < SCENE_MAX_PATHS)
 		s->paths[s->n_paths++] = value;
 	else if (strcmp(name, "--canary-port") == 0)
@@ -187,6 +190,7 @@ int main(int argc, char **argv)
 			"[--family NAME]...\n"
 			"       [--host ADDRESS]... [--canary-port PORT] [--api-port PORT]\n"
 			"       [--neighbour ADDRESS] [--secret PATH] [--path PATH]...\n"
+			"       [--host-kernel RELEASE]\n"
 			"Tries to leave the sandbox that it runs in; see 'atoll doctor "
 			"--attack'.\n");
 		return 2;

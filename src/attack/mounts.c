@@ -75,7 +75,7 @@ static void list_mounts(const struct attempt *a, const struct scene *scene, stru
 			continue;
 		n++;
 		if (!is_expected(&m))
-			escaped(f, "a %.*s of the host is mounted on %.*s", STR_ARG(m.type),
+			given_by_kernel(f, "a %.*s of the host is mounted on %.*s", STR_ARG(m.type),
 				STR_ARG(m.target));
 	}
 	if (n > 0)
@@ -120,7 +120,7 @@ static void check_place(const char *path, int64_t magic, bool must_be_read_only,
 		escaped(f, "%s is a file system of another kind (%" PRIx64 ")", path,
 			(uint64_t)fs.f_type);
 	else if (must_be_read_only && !(flags.f_flag & ST_RDONLY))
-		escaped(f, "%s can be written", path);
+		given_by_kernel(f, "%s can be written", path);
 	else
 		refused(f, "%s is what it should be", path);
 }

@@ -50,7 +50,7 @@ static void listed_sockets(const struct attempt *a, const struct scene *scene, s
 	else if (scene->mark[0] && strstr(buf_str(&text).p, scene->mark))
 		escaped(f, "/proc/net/unix lists sockets of host or neighbour");
 	else if (strstr(buf_str(&text).p, "guest.sock") || strstr(buf_str(&text).p, "docker.sock"))
-		escaped(f, "/proc/net/unix lists the host's sockets");
+		given_by_kernel(f, "/proc/net/unix lists the host's sockets");
 	else
 		refused(f, "/proc/net/unix lists nothing from outside");
 }

@@ -13,6 +13,7 @@
 enum {
 	KNOCKS_MAX = 160,
 	WAIT_MS = 800,
+	PING_US = 700000,
 	ANSWER_MAX = 2048,
 	SSH_PORT = 22,
 	DOCKER_PORT = 2375,
@@ -182,27 +183,32 @@ static void judge_all(const struct knocks *ks, bool strict, struct finding *f)
 
 /* ---- where to ---- */
 
+/* "eth0 00000000 0100A8C0 ...": destination and gateway as numbers of this machine's byte order. */
+static bool read_route(struct str line, struct in_addr *gateway)
+{
+	struct str name, to, by;
+	uint8_t b[4];
+
+	if (!next_word(&line, &name) || !next_word(&line, &to) || !next_word(&line, &by) ||
+		!str_is(to, "00000000") || hex_decode(by, b, sizeof b) < 0)
+		return false;
+	gateway->s_addr = (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+	return gateway->s_addr != 0;
+}
+
 /* The default route's gateway, as text; false: there is none. */
 static bool find_gateway(char text[INET_ADDRSTRLEN])
 {
 	CLEANUP(buf_done) struct buf table = BUF_INIT(1 << 20);
 	struct str rest, line;
 	struct in_addr gateway;
-	unsigned to, by;
-	char name[32];
 
 	if (file_read(AT_FDCWD, "/proc/net/route", &table, NULL) < 0)
 		return false;
 	rest = buf_str(&table);
-	while (str_split(&rest, '\n', &line)) {
-		char copy[256];
-
-		(void)snprintf(copy, sizeof copy, "%.*s", STR_ARG(line));
-		if (sscanf(copy, "%31s %x %x", name, &to, &by) != 3 || to != 0 || by == 0)
-			continue;
-		gateway.s_addr = by;
-		return inet_ntop(AF_INET, &gateway, text, INET_ADDRSTRLEN) != NULL;
-	}
+	while (str_split(&rest, '\n', &line))
+		if (read_route(line, &gateway))
+			return inet_ntop(AF_INET, &gateway, text, INET_ADDRSTRLEN) != NULL;
 	return false;
 }
 
@@ -320,7 +326,7 @@ static void ping_neighbour(const struct attempt *a, const struct scene *scene, s
 {
 	cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP);
 	struct icmphdr echo = { .type = ICMP_ECHO };
-	struct timeval wait = { .tv_usec = 700 * 1000 };
+	struct timeval wait = { .tv_usec = PING_US };
 	struct knock k = { 0 };
 	char answer[256];
 

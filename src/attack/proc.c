@@ -12,6 +12,7 @@
 enum {
 	KCMP_FILE_KIND = 0,
 	INIT_FDS = 16,
+	ID_BLOCK = 65536, /* what one sandbox has, and what the host uses for itself */
 };
 
 /* ---- switches ---- */
@@ -97,7 +98,7 @@ static void read_path(const char *path, struct finding *f)
 	}
 	n = read(fd, bytes, sizeof bytes);
 	if (n > 0)
-		escaped(f, "%s can be read", path);
+		given_by_kernel(f, "%s can be read", path);
 	else if (n == 0)
 		refused(f, "%s is empty here", path);
 	else
@@ -154,7 +155,7 @@ static void open_init(const struct attempt *a, const struct scene *scene, struct
 	for (int i = 0; i < INIT_FDS; i++) {
 		(void)snprintf(path, sizeof path, "/proc/1/fd/%d", i);
 		if (readlink(path, link, sizeof link) >= 0)
-			escaped(f, "%s says what it is", path);
+			given_by_kernel(f, "%s says what it is", path);
 		judge_open(f, path, O_RDONLY);
 	}
 }
@@ -251,7 +252,7 @@ static void find_processes(const struct attempt *a, const struct scene *scene, s
 			continue;
 		n++;
 		if (!is_ours(entry->d_name))
-			escaped(f, "process %s is of another process namespace", entry->d_name);
+			given_by_kernel(f, "process %s is of another process namespace", entry->d_name);
 		if (has_marked_name(entry->d_name, scene))
 			escaped(f, "process %s is the host's or the neighbour's", entry->d_name);
 	}
@@ -287,17 +288,24 @@ static void signal_outside(const struct attempt *a, const struct scene *scene, s
 static void read_map(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
-	unsigned inside = 0, outside = 0, count = 0;
+	int64_t n[3] = { 0 }; /* first inside, first outside, how many */
+	struct str rest, word;
 
 	(void)scene;
-	if (file_read(AT_FDCWD, a->detail, &text, NULL) < 0 ||
-		sscanf(buf_str(&text).p, "%u %u %u", &inside, &outside, &count) != 3)
+	if (file_read(AT_FDCWD, a->detail, &text, NULL) < 0)
 		return;
-	if (outside < 65536 || count > 65536)
-		escaped(f, "id %u inside is %u outside, and %u more", inside, outside, count - 1);
+	rest = buf_str(&text);
+	for (size_t i = 0; i < ARRAY_SIZE(n); i++)
+		if (!next_word(&rest, &word) || str_to_int(word, 0, UINT32_MAX, &n[i]) < 0)
+			return;
+	if (n[1] < ID_BLOCK || n[2] > ID_BLOCK || next_word(&rest, &word))
+		given_by_kernel(f, "id %" PRId64 " inside is %" PRId64 " outside, and %" PRId64 " more",
+			n[0], n[1], n[2] - 1);
 	else
-		contained(f, "ids %u-%u inside are %u and up outside, nobody there", inside,
-			inside + count - 1, outside);
+		contained(f,
+			"%" PRId64 " ids from %" PRId64 " inside are those from %" PRId64
+			" outside, nobody there",
+			n[2], n[0], n[1]);
 }
 
 static void hold_capabilities(const struct attempt *a, const struct scene *scene, struct finding *f)

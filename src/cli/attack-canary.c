@@ -16,6 +16,7 @@ enum {
 	METADATA_ADDRESS = 0xa9fea9fe, /* 169.254.169.254 */
 	SOCKETS = 4,
 	DATAGRAM_MAX = 512,
+	CONTROL_S = 3,
 };
 
 /* IPv6 takes IPv4 as well; a host without it has only the latter. */
@@ -39,12 +40,15 @@ static int bind_wildcard(int type, uint16_t port)
 
 static uint16_t port_of(int fd)
 {
-	struct sockaddr_storage at = { 0 };
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} at = { .v6 = { 0 } };
 	socklen_t size = sizeof at;
 
-	(void)getsockname(fd, (void *)&at, &size);
-	return ntohs(at.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&at)->sin6_port
-					      : ((struct sockaddr_in *)&at)->sin_port);
+	(void)getsockname(fd, &at.any, &size);
+	return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }
 
 static int bind_metadata(void)
@@ -120,6 +124,33 @@ static _Noreturn void sit(const int fds[SOCKETS], const char *mark, struct canar
 	}
 }
 
+/* From the host itself, where it can be reached: what says the mark here is what stays silent to a
+ * sandbox. */
+static bool answers(const struct attack *a, int type)
+{
+	cleanup_close int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+	const struct sockaddr_in at = { .sin_family = AF_INET,
+		.sin_port = htons(a->canary.port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct timeval wait = { .tv_sec = CONTROL_S };
+	char text[ATTACK_MARK];
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait) < 0 ||
+		connect(fd, (const void *)&at, sizeof at) < 0 ||
+		send(fd, a->mark, ATTACK_MARK, MSG_NOSIGNAL) < 0)
+		return false;
+	return recv(fd, text, sizeof text, MSG_WAITALL) == ATTACK_MARK &&
+	       memcmp(text, a->mark, ATTACK_MARK) == 0;
+}
+
+static int check(struct attack *a, struct err *e)
+{
+	if (!answers(a, SOCK_STREAM) || !answers(a, SOCK_DGRAM) || a->canary.memory->datagrams != 1)
+		return err_set(e, -EIO, "the canary does not answer even this machine");
+	*a->canary.memory = (struct canary_memory){ 0 }; /* that one was ours */
+	return 0;
+}
+
 int canary_start(struct attack *a, struct err *e)
 {
 	int fds[SOCKETS] = { -EBADF, -EBADF, -EBADF, -EBADF };
@@ -141,7 +172,7 @@ int canary_start(struct attack *a, struct err *e)
 		sit(fds, a->mark, a->canary.memory);
 	for (int i = 0; i < SOCKETS; i++)
 		close_fdp(&fds[i]);
-	return r;
+	return r < 0 ? r : check(a, e);
 }
 
 void canary_stop(struct attack *a)

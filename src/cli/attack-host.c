@@ -250,7 +250,7 @@ void attack_addresses(struct attack *a)
 {
 	struct target old = { 0 }, next = { 0 };
 	struct err e = { 0 };
-	char was[64], is[64], text[128];
+	char was[64] = "", is[64] = "", text[128];
 	bool again = false;
 	int r = cli_sandbox_make(a->cli, "base", 120, &old, &e);
 

@@ -4,11 +4,12 @@
 #include "cli/cp.h"
 
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #define PROBE_PATH "/tmp/atoll-probe"
 
 enum {
-	OUTPUT_MAX = 4 << 20,
+	OUTPUT_MAX = 8 << 20,
 	ARGS_MAX = 96,
 };
 
@@ -65,9 +66,14 @@ static void add_number(struct words *w, const char *name, int value)
 static void add_scene(struct words *w)
 {
 	const struct attack *a = w->attack;
+	const char *runtime = args_value(&a->cli->args, "runtime");
+	struct utsname host;
 
 	add_word(w, PROBE_PATH);
 	add_word(w, "--inside");
+	/* Where the sandbox is to have a kernel of its own, the probe finds out whether it has. */
+	if (runtime && strcmp(runtime, "gvisor") == 0 && uname(&host) == 0)
+		add_option(w, "--host-kernel", host.release);
 	add_option(w, "--mark", a->mark);
 	add_option(w, "--neighbour", a->neighbour_address);
 	add_option(w, "--secret", a->secret);
@@ -126,7 +132,7 @@ static void take_lines(struct attack *a, struct str text, const char *as, const 
 void attack_inside(struct attack *a, const struct target *target, const char *user, bool tty,
 	const char *family, const char *prefix)
 {
-	CLEANUP(buf_done) struct buf out = BUF_INIT(2 * OUTPUT_MAX);
+	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	const char *as = tty ? "terminal" : user;
 	struct attack_command command = { .target = target, .user = user, .tty = tty };
 	struct words w = { .attack = a };
@@ -151,7 +157,7 @@ void attack_inside(struct attack *a, const struct target *target, const char *us
  */
 static void try_directory(struct attack *a, const char *cwd, const char *user)
 {
-	CLEANUP(buf_done) struct buf out = BUF_INIT(2 * OUTPUT_MAX);
+	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	struct attack_command command = { .target = &a->attacker, .user = user, .cwd = cwd };
 	struct words w = { .attack = a };
 	struct err e = { 0 };

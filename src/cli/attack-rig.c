@@ -81,9 +81,11 @@ static int lend_templates(struct attack *a, struct err *e)
 			return err_sys(e, -errno, "make %s", to);
 	}
 	(void)snprintf(from, sizeof from, "%s/base/rootfs", a->templates);
-	if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
-		mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0)
+	if (mount(from, to, NULL, MS_BIND, NULL) < 0)
 		return err_sys(e, -errno, "show %s", from);
+	a->rig.has_base = true;
+	if (mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) < 0)
+		return err_sys(e, -errno, "show %s read-only", from);
 	copy_settings(a);
 	(void)snprintf(a->templates, sizeof a->templates, "%.480s/templates", a->scratch);
 	return 0;
@@ -175,7 +177,7 @@ int rig_start(struct attack *a, struct err *e)
 	return wait_until_healthy(a, e);
 }
 
-void rig_stop(struct attack *a)
+bool rig_stop(struct attack *a)
 {
 	int64_t until_ms = time_now_ms() + STOP_MS;
 	char base[CONFIG_VALUE + 32];
@@ -189,8 +191,9 @@ void rig_stop(struct attack *a)
 		}
 	}
 	a->rig.pid = 0;
-	if (a->rig.is_ours) {
-		(void)snprintf(base, sizeof base, "%s/base/rootfs", a->templates);
-		(void)umount2(base, MNT_DETACH);
-	}
+	if (!a->rig.has_base)
+		return true;
+	(void)snprintf(base, sizeof base, "%.480s/templates/base/rootfs", a->scratch);
+	a->rig.has_base = umount2(base, MNT_DETACH) < 0;
+	return !a->rig.has_base;
 }

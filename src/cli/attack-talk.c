@@ -82,11 +82,20 @@ bool attack_is_alive(struct attack *a, const struct target *target)
 	return attack_fetch(a, target, &request, &answer, &e) == 0 && answer.status / 100 == 2;
 }
 
+/* The request with the runtime in it that the whole run is about. */
+static const char *with_runtime(struct attack *a, const char *json)
+{
+	const char *runtime = args_value(&a->cli->args, "runtime");
+
+	return runtime ? arena_printf(a->cli->arena, "{\"runtime\":\"%s\",%s", runtime, json + 1)
+		       : json;
+}
+
 int attack_create(struct attack *a, const char *json, struct target *ret, struct err *e)
 {
 	struct made {
 		struct str id;
-	} made;
+	} made = { 0 };
 	static const struct json_field fields[] = {
 		JSON_FIELD(struct made, id, "sandboxID", JSON_STR, .flags = JSON_REQUIRED),
 	};
@@ -94,7 +103,7 @@ int attack_create(struct attack *a, const char *json, struct target *ret, struct
 		JSON_SHAPE(struct made, fields, .ignore_unknown = true);
 	const struct api_request request = { .method = "POST",
 		.path = "/v2/sandboxes",
-		.body = str_of(json) };
+		.body = str_of(with_runtime(a, json)) };
 	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_api_call(a->cli, &request, &reply, e);

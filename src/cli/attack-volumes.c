@@ -21,7 +21,7 @@ static int make_volume(struct attack *a, struct volume *ret, struct err *e)
 {
 	struct made {
 		struct str id, name, token;
-	} made;
+	} made = { 0 };
 	static const struct json_field fields[] = {
 		JSON_FIELD(struct made, id, "volumeID", JSON_STR, .flags = JSON_REQUIRED),
 		JSON_FIELD(struct made, name, "name", JSON_STR, .flags = JSON_REQUIRED),

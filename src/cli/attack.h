@@ -47,6 +47,7 @@ struct canary_memory { /* shared with the process */
 struct rig { /* a server of our own */
 	pid_t pid;
 	bool is_ours;
+	bool has_base; /* the real base template is mounted in our directory */
 	char log[CONFIG_VALUE];
 };
 
@@ -90,7 +91,7 @@ int attack_line_parse(struct str line, struct attack_line *ret); /* -EPROTO: it 
 
 /* ---- attack-rig.c ---- */
 int rig_start(struct attack *a, struct err *e);
-void rig_stop(struct attack *a);
+bool rig_stop(struct attack *a); /* false: the directory must stay */
 
 /* ---- attack-canary.c ---- */
 int canary_start(struct attack *a, struct err *e);

@@ -49,6 +49,12 @@ static const struct check_lore lore[] = {
 	{ "seccomp", "the filter on system calls", "sandboxes cannot be made" },
 	{ "memfd", "programs run from memory: how the guest gets into a sandbox without a file",
 		"sandboxes cannot be made" },
+	{ "gvisor", "runsc, which gives a sandbox a kernel of its own when it is asked for",
+		"sandboxes with the runtime 'gvisor' are refused; all others work" },
+	{ "runc", "runc, another program that can run sandboxes",
+		"sandboxes with the runtime 'runc' are refused; all others work" },
+	{ "crun", "crun, another program that can run sandboxes",
+		"sandboxes with the runtime 'crun' are refused; all others work" },
 };
 
 const struct check_lore *doctor_lore_at(size_t i)

@@ -270,6 +270,9 @@ static int check_neighbour(struct attack *a, struct err *e)
 	CLEANUP(buf_done) struct buf out = BUF_INIT(64 << 10);
 	char *script = arena_printf(a->cli->arena,
 		"/tmp/atoll-probe --serve --mark %s || exit 9; "
+		"echo control >/dev/udp/127.0.0.1/47321; for i in $(seq 40); do "
+		"grep -q control /tmp/atoll-probe-heard && break; sleep 0.05; done; "
+		"grep -q control /tmp/atoll-probe-heard || exit 8; : >/tmp/atoll-probe-heard; "
 		"exec 3<>/dev/tcp/127.0.0.1/47321 && timeout 2 head -c %d <&3",
 		a->mark, ATTACK_MARK);
 	char shell[] = "/bin/bash", flag[] = "-c";
@@ -368,8 +371,7 @@ static void tidy(struct attack *a)
 {
 	remove_sandboxes(a);
 	canary_stop(a);
-	rig_stop(a);
-	if (a->scratch[0])
+	if (rig_stop(a) && a->scratch[0])
 		(void)dir_remove_tree(AT_FDCWD, a->scratch, NULL);
 	free(a->rows);
 }

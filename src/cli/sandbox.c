@@ -209,12 +209,15 @@ int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw
 static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s, struct buf *body,
 	struct err *e)
 {
+	const char *runtime = args_value(&cli->args, "runtime");
 	struct jsonw w;
 	int r;
 
 	jsonw_init(&w, body);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "templateID", template_id);
+	if (runtime)
+		jsonw_strz(&w, "runtime", runtime);
 	if (timeout_s)
 		jsonw_int(&w, "timeout", timeout_s);
 	r = cli_pairs(cli, "meta", "metadata", &w, e);

@@ -33,6 +33,7 @@ static const struct cli_option run_options[] = {
 	{ "keep", 0, NULL, "leave the sandbox running, its id on stderr" },
 	{ "meta", 0, "K=V", "metadata of the sandbox; may be repeated" },
 	{ "no-stdin", 'n', NULL, "do not forward stdin" },
+	{ "runtime", 0, "NAME", "what runs the sandbox: local, gvisor, runc, crun" },
 	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
 	{ "tty", 't', NULL, "run it in a terminal" },
 	{ "user", 'u', "NAME", "user in the sandbox" },
@@ -51,6 +52,7 @@ static const struct cli_option exec_options[] = {
 static const struct cli_option create_options[] = {
 	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
 	{ "meta", 0, "K=V", "metadata; may be repeated" },
+	{ "runtime", 0, "NAME", "what runs it: local, gvisor, runc, crun (default: the template's)" },
 	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
 };
 
@@ -109,6 +111,7 @@ static const struct cli_option help_options[] = {
 static const struct cli_option doctor_options[] = {
 	{ "attack", 0, NULL, "try to get out of real sandboxes, and say how it went" },
 	{ "explain", 0, "ID", "all that is known about one check" },
+	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },
 	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
 };
 

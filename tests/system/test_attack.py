@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -97,6 +98,13 @@ class Attacked(unittest.TestCase):
         self.check(status, answer)
         self.assertFalse(answer['ownServer'])
         self.assertEqual({path.name for path in template_cache().iterdir()}, left)
+
+    @unittest.skipUnless(shutil.which('runsc'), 'runsc is not installed')
+    def test_gvisor(self):
+        status, answer = attack(PROGRAM, '--runtime', 'gvisor')
+        self.check(status, answer)
+        kernels = [a for a in answer['attempts'] if 'of a kernel of its own' in a['evidence']]
+        self.assertTrue(kernels and all(a['verdict'] == 'contained' for a in kernels), kernels)
 
     @unittest.skipUnless((ROOT / 'build/atoll-probe').exists(), 'there is no release build')
     def test_a_server_of_its_own(self):
