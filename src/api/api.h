@@ -5,6 +5,7 @@
 #pragma once
 
 #include "access/access.h"
+#include "egress/egress.h"
 #include "http/http.h"
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
@@ -20,6 +21,7 @@ struct api_config {          /* all borrowed */
 	struct volume_book *volumes;
 	struct sandbox_book *sandboxes;
 	struct template_book *templates;
+	const struct egress *egress;
 	const char *domain;      /* what clients put behind PORT-ID. */
 	const char *admin_token; /* what X-Admin-Token must be; NULL: nobody is the operator */
 	const char *node_id;

@@ -26,6 +26,7 @@ enum edge_failure_kind {
 	EDGE_MAY_NOT_WAKE,
 	EDGE_BUSY,
 	EDGE_TOO_MANY,
+	EDGE_TOO_BUSY, /* it has as many connections as it may */
 	EDGE_NO_TUNNEL,
 	EDGE_RESERVED, /* a route of the guest that is the server's own */
 };

@@ -35,12 +35,20 @@ static void fail(struct http_exchange *x, enum edge_failure_kind kind, struct st
 	edge_fail(x, &failure);
 }
 
+static void left(void *arg)
+{
+	struct edge_call *call = arg;
+
+	sandbox_leave(call->edge->sandboxes, call->id);
+}
+
 static void refused(void *arg, struct http_exchange *x, int r)
 {
 	struct edge_call *call = arg;
 	struct edge_failure failure = { EDGE_PORT_CLOSED, str_of(call->id), call->port, NULL };
 
 	(void)r;
+	left(call);
 	/* The guest itself always listens: when it refuses, the sandbox is on its way out. */
 	if (call->port == RUNTIME_GUEST_PORT ||
 		!sandbox_find(call->edge->sandboxes, NULL, str_of(call->id)))
@@ -53,6 +61,7 @@ static void dialled(void *arg, int fd, const struct err *e)
 	struct edge_call *call = arg;
 	struct http_relay_options options = { .host = call->host,
 		.tunnel = call->is_tunnel,
+		.closed = left,
 		.arg = call };
 
 	CRASH_POINT("exec.dialled");
@@ -162,6 +171,14 @@ static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sa
 
 static void forward(struct edge_call *call, const struct sandbox *sb)
 {
+	struct edge_failure failure = { .kind = EDGE_TOO_BUSY, .id = str_of(call->id) };
+	struct err e = { 0 };
+
+	if (sandbox_enter(call->edge->sandboxes, sb, call->port, &e) < 0) {
+		failure.message = e.msg;
+		edge_fail(call->x, &failure);
+		return;
+	}
 	call->host = masked_host(call->x, sb, call->port);
 	sandbox_dial(call->edge->sandboxes, sb, call->port, dialled, call);
 }

@@ -37,6 +37,9 @@ static const struct words words_of[] = {
 		"The team of this sandbox runs as many at once as it may. End one, then reload "
 		"this "
 		"page." },
+	[EDGE_TOO_BUSY] = { 429, "Connection Limit Reached",
+		"The sandbox has as many connections at once as it may",
+		"Close one of them, or wait a moment, then reload this page." },
 	[EDGE_NO_TUNNEL] = { 403, "No Tunnel",
 		"A tunnel to a port needs the sandbox's access token in the header "
 		"'X-Access-Token'",

@@ -10,6 +10,7 @@
 #include "guest/inside.h"
 #include "guest/mounts.h"
 #include "guest/seal.h"
+#include "guest/shm.h"
 #include "guest/volumes.h"
 
 #include <sched.h>
@@ -23,6 +24,9 @@
 
 enum {
 	LISTEN_FD = 4, /* where the listening socket lives while the guest waits for START */
+	FIRST_METER_FD = LISTEN_FD + 1,
+	KEPT_FDS = 1 + GUEST_METERS, /* from LISTEN_FD on */
+	OUT_OF_THE_WAY = 64,
 };
 
 /* What is mounted besides the root, parents first. */
@@ -198,14 +202,19 @@ static int enter_root(int root_fd, const struct prepared *p, struct err *e)
 	return 0;
 }
 
-/* Leaves 0-2 on the sandbox's own /dev/null, the warden's socket, and the listening socket. */
-static int close_others(int listen_fd, struct err *e)
+/* Leaves 0-2 on the sandbox's own /dev/null, the warden's socket, the listening socket and the
+ * meters, the last two as they come in `fds`. Moved twice, since source and target numbers may
+ * overlap. */
+static int close_others(const int fds[KEPT_FDS], struct err *e)
 {
-	int null_fd;
+	int null_fd, high[KEPT_FDS];
 
-	if (listen_fd != LISTEN_FD && dup3(listen_fd, LISTEN_FD, O_CLOEXEC) < 0)
-		return err_sys(e, -errno, "move the listening socket");
-	if (close_range(LISTEN_FD + 1, ~0U, 0) < 0)
+	for (int i = 0; i < KEPT_FDS; i++)
+		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+	for (int i = 0; i < KEPT_FDS; i++)
+		if (high[i] < 0 || dup3(high[i], LISTEN_FD + i, O_CLOEXEC) < 0)
+			return err_sys(e, -errno, "move the listening socket");
+	if (close_range(LISTEN_FD + KEPT_FDS, ~0U, 0) < 0)
 		return err_sys(e, -errno, "close_range");
 	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null_fd < 0)
@@ -225,9 +234,11 @@ static int seal(const int *fds, const struct guest_boot *message, const struct p
 	if (r >= 0)
 		r = volumes_put("/", fds + GUEST_ROOT_FDS, message, e);
 	if (r >= 0)
+		r = shm_limit(message->shm_bytes, e);
+	if (r >= 0)
 		r = seal_kernel_files(e);
 	if (r >= 0)
-		r = close_others(fds[1], e);
+		r = close_others(fds + 1, e);
 	if (r < 0)
 		return r;
 	seal_limits();
@@ -299,6 +310,8 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 		(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
 		r = wait_for_root(why);
 		b.listen_fd = LISTEN_FD;
+		for (int i = 0; i < GUEST_METERS; i++)
+			b.meters[i] = FIRST_METER_FD + i;
 	} else {
 		r = inside_prepare(place, &b, why);
 	}
@@ -336,6 +349,8 @@ void boot_done(struct boot *b)
 	close_fdp(&b->listen_fd);
 	close_fdp(&b->dial_fd);
 	close_fdp(&b->settings_fd);
+	for (int i = 0; i < GUEST_METERS; i++)
+		close_fdp(&b->meters[i]);
 	close_fdp(&b->warden_fd);
 	*b = (struct boot)BOOT_INIT;
 }

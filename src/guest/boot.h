@@ -19,22 +19,24 @@
 struct boot {
 	int listen_fd; /* listening Unix stream socket, not accepted from yet; non-blocking, CLOEXEC
 			*/
-	int dial_fd; /* the same, for ports of the sandbox; -EBADF where the host reaches them itself */
-	int settings_fd; /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
-	int warden_fd;   /* for boot_ready only */
+	int dial_fd;   /* the same, for ports of the sandbox; -EBADF where the host reaches them
+			  itself */
+	int settings_fd;          /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
+	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
+	int warden_fd;            /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
 };
-#define BOOT_INIT                                                               \
-	{                                                                       \
-		.listen_fd = -EBADF, .dial_fd = -EBADF, .settings_fd = -EBADF,  \
-		.warden_fd = -EBADF                                             \
+#define BOOT_INIT                                                                 \
+	{                                                                         \
+		.listen_fd = -EBADF, .dial_fd = -EBADF, .settings_fd = -EBADF,    \
+		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF \
 	}
 
 /* Where this program was started: PID 1 with a SOCK_SEQPACKET socket of the warden's. */
 enum boot_place {
-	BOOT_NOWHERE,   /* by somebody else */
-	BOOT_SLOT,      /* by the warden itself */
-	BOOT_GVISOR,    /* by an engine that the first guest has started: engine.h */
+	BOOT_NOWHERE, /* by somebody else */
+	BOOT_SLOT,    /* by the warden itself */
+	BOOT_GVISOR,  /* by an engine that the first guest has started: engine.h */
 	BOOT_CONTAINER,
 };
 enum boot_place boot_place(int argc, char *const argv[]);

@@ -60,5 +60,24 @@ void ending_from_status(int wait_status, struct ending *ret)
 		ret->exited = true;
 		(void)snprintf(ret->status, sizeof ret->status, "exit status %d", ret->exit_code);
 	}
+	ret->cause[0] = '\0';
 	ret->error = ret->exit_code == 0 ? NULL : ret->status;
+}
+
+bool ending_is_kill(int wait_status)
+{
+	return WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) == SIGKILL
+					: WEXITSTATUS(wait_status) == 128 + SIGKILL;
+}
+
+void ending_blame_memory(struct ending *ending, int64_t memory_mb)
+{
+	if (memory_mb)
+		(void)snprintf(ending->cause, sizeof ending->cause,
+			"out of memory: the sandbox's limit of %" PRId64 " MiB was reached",
+			memory_mb);
+	else
+		(void)snprintf(ending->cause, sizeof ending->cause,
+			"out of memory: the sandbox's limit was reached");
+	ending->error = ending->cause;
 }

@@ -79,19 +79,21 @@ _Noreturn void engine_child_main(const struct engine_child *c)
 	/* Files are shared with the host in the sense that nothing is kept back in gVisor's memory:
 	 * a disk that is copied while all stands still is whole. Its cgroups are ours. */
 	static const char *const runsc[] = { "runsc", "--root=" ENGINE_PLACE "/state",
-		"--ignore-cgroups", "--network=sandbox", "--host-uds=create", "--file-access=shared",
-		"run", "--bundle=" ENGINE_PLACE, "sandbox", NULL };
+		"--ignore-cgroups", "--network=sandbox", "--host-uds=create",
+		"--file-access=shared", "run", "--bundle=" ENGINE_PLACE, "sandbox", NULL };
 	static const char *const runc[] = { "runc", "--root", ENGINE_PLACE "/state", "run",
 		"--preserve-fds", "2", "--bundle", ENGINE_PLACE, "sandbox", NULL };
 	static const char *const crun[] = { "crun", "--root", ENGINE_PLACE "/state",
 		"--cgroup-manager=disabled", "run", "--preserve-fds", "2", "--bundle", ENGINE_PLACE,
 		"sandbox", NULL };
-	static const char *const *const commands[] = { [WARDEN_GVISOR] = runsc,
-		[WARDEN_RUNC] = runc,
-		[WARDEN_CRUN] = crun };
+	static const char *const *const commands
+		[] = { [WARDEN_GVISOR] = runsc, [WARDEN_RUNC] = runc, [WARDEN_CRUN] = crun };
 
 	arrange_fds(c);
 	reset_signals();
+	/* All of the sandbox's memory will be this process's: unlike PID 1, it is the one to go. */
+	if (c->engine == WARDEN_GVISOR)
+		(void)file_write(AT_FDCWD, "/proc/self/oom_score_adj", STR("100"), NULL);
 	(void)setsid();
 	if (chdir("/") < 0)
 		fail("enter", "/");

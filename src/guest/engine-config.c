@@ -1,5 +1,5 @@
-/* The bundle's description. It is the same for all sandboxes of an engine: what differs between them
- * is mounted, limited and named before the engine starts. */
+/* The bundle's description. It is the same for all sandboxes of an engine: what differs between
+ * them is mounted, limited and named before the engine starts. */
 #include "guest/engine.h"
 #include "guest/seal.h"
 #include "json/json.h"
@@ -23,7 +23,7 @@ static const struct place places[] = {
 	{ "bind", ENGINE_DOOR_PLACE, ENGINE_DOOR, { "bind", "nosuid", "nodev", "noexec" }, true,
 		false },
 	/* gVisor would put a file system in memory there: it must be on the sandbox's disk. */
-	{ "bind", ENGINE_ROOT "/tmp", "/tmp", { "rbind" }, true, false },
+	{ "bind", ENGINE_TMP, "/tmp", { "rbind" }, true, false },
 };
 
 static void write_places(struct jsonw *w, bool gvisor)

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -41,6 +42,29 @@ static int put_in(int mount_fd, const char *path, struct err *e)
 	if (mkdir(path, 0755) < 0)
 		return err_sys(e, -errno, "make %s", path);
 	return mount_put(mount_fd, path, e);
+}
+
+/* The engine follows links of a path that it is given, and around it is still the host's tree: what
+ * it is told to show comes from a place of ours, and only if that is a directory of the sandbox's.
+ */
+static int put_tmp(struct err *e)
+{
+	cleanup_close int root = open(ENGINE_ROOT, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	cleanup_close int dir = -EBADF, fd = -EBADF;
+
+	if (root < 0)
+		return err_sys(e, -errno, "open the root");
+	if (mkdirat(root, "tmp", 0755) == 0 && fchmodat(root, "tmp", 01777, 0) < 0)
+		return err_sys(e, -errno, "make /tmp of the sandbox");
+	dir = openat(root, "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir < 0 && (errno == ENOTDIR || errno == ELOOP))
+		return err_set(e, -ENOTDIR, "/tmp is a file or a link, gVisor needs a directory");
+	if (dir < 0)
+		return err_sys(e, -errno, "open /tmp of the sandbox");
+	fd = open_tree(dir, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	if (fd < 0)
+		return err_sys(e, -errno, "clone /tmp of the sandbox");
+	return put_in(fd, ENGINE_TMP, e);
 }
 
 static int copy_program(int from, struct err *e)
@@ -96,6 +120,8 @@ static int make_bundle(const int *fds, const struct guest_boot *m, struct err *e
 	if (r >= 0)
 		r = volumes_put(ENGINE_ROOT, fds + GUEST_ENGINE_FDS, m, e);
 	if (r >= 0 && engine == WARDEN_GVISOR)
+		r = put_tmp(e);
+	if (r >= 0 && engine == WARDEN_GVISOR)
 		r = put_in(fds[1], ENGINE_DOOR_PLACE, e);
 	if (r >= 0)
 		r = copy_program(fds[2], e);
@@ -140,8 +166,8 @@ static void tell_end(const char *name, int status, struct words *w)
 	/* The cause comes last in what these programs say. */
 	from = w->n > 180 ? w->n - 180 : 0;
 	(void)err_set(&e, -EIO, "%s ended with status %d%s%s", name,
-		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-		w->n ? ": " : "", w->text + from);
+		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), w->n ? ": " : "",
+		w->text + from);
 	(void)send(WARDEN_GUEST_FD, &e, sizeof e, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

@@ -19,13 +19,14 @@
 #define ENGINE_ROOT ENGINE_PLACE "/root"
 #define ENGINE_PROGRAM ENGINE_PLACE "/guest"
 #define ENGINE_DOOR_PLACE ENGINE_PLACE "/door"
+#define ENGINE_TMP ENGINE_PLACE "/tmp"
 
 enum {
 	ENGINE_LISTEN_FD = WARDEN_GUEST_FD + 1, /* in a container's guest */
 };
 
-/* Serves ROOT: fds are the message's. Comes back only when that failed; else the engine runs and this
- * process, PID 1 around it, ends when it does. */
+/* Serves ROOT: fds are the message's. Comes back only when that failed; else the engine runs and
+ * this process, PID 1 around it, ends when it does. */
 int engine_run(const int *fds, const struct guest_boot *message, struct err *e);
 
 /* The bundle's config.json. */

@@ -1,4 +1,5 @@
 #include "guest/env.h"
+#include "guest/compat.h"
 #include "guest/trust.h"
 
 struct env {
@@ -45,7 +46,7 @@ struct system_var {
 
 enum {
 	SYSTEM_VARS = 3,
-	USER_VARS = 7,
+	USER_VARS = 8,
 };
 
 static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM_VARS])
@@ -88,6 +89,8 @@ int env_build(struct arena *a, const struct settings *s, const struct user *user
 	set(&env, STR("USER"), str_of(user->name));
 	set(&env, STR("LOGNAME"), str_of(user->name));
 	set_trust(&env, s);
+	if (s->needs_preload)
+		set(&env, STR("LD_PRELOAD"), STR(COMPAT_PRELOAD));
 	set_all(&env, &s->env);
 	for (size_t i = 0; i < n_vars; i++)
 		set(&env, str_of(vars[i].name), str_of(vars[i].value));

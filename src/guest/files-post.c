@@ -14,6 +14,8 @@
 #include "guest/path.h"
 #include "guest/save.h"
 
+#include <sys/statvfs.h>
+
 enum {
 	UPLOAD_MAX_REPLY = 16 << 20,
 	UPLOAD_MAX_PATHS = 16 << 20, /* bytes of the names of one upload */
@@ -71,6 +73,25 @@ static void upload_cancel(struct transfer *t)
 	u->x = NULL;
 	if (!u->is_busy)
 		upload_free(u);
+}
+
+/* How full is full: the limit is part of the answer. */
+static void explain_space(struct upload *u)
+{
+	const struct settings *s = &u->guest->settings;
+	struct err e = u->failed;
+	struct statvfs st;
+	bool inodes = statvfs("/", &st) == 0 && st.f_files && st.f_favail == 0;
+
+	if (u->failed.code != -ENOSPC)
+		return;
+	gauges_look(&u->guest->gauges);
+	if (inodes && s->max_inodes)
+		(void)err_set(&u->failed, -ENOSPC, "%s (the sandbox's limit is %" PRId64 " files)",
+			e.msg, s->max_inodes);
+	else if (s->disk_mb)
+		(void)err_set(&u->failed, -ENOSPC, "%s (the sandbox's limit is %" PRId64 " MiB)",
+			e.msg, s->disk_mb);
 }
 
 static int status_of(int code)
@@ -207,6 +228,7 @@ static void answer(struct upload *u)
 	/* What was written is visible to a poll that comes right behind the answer. */
 	watch_set_drain(&u->guest->watches);
 	if (u->failed.code < 0) {
+		explain_space(u);
 		reply_fail(u->x, status_of(u->failed.code), "%s", u->failed.msg);
 	} else {
 		jsonw_end_array(&u->w);

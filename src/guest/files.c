@@ -8,7 +8,9 @@
 #include "guest/path.h"
 #include "guest/range.h"
 
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 enum {
 	READ_PIECE = 64 << 10
@@ -213,7 +215,17 @@ static void fail_open(struct http_exchange *x, const char *path, int r)
 		reply_fail(x, 500, "error opening file '%s': %s", path, strerror(-r));
 }
 
-/* An open regular file, or -errno. */
+/* What sysfs and its like state is the room of an attribute, not what is in it. */
+static bool has_true_size(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) < 0 ||
+	       (fs.f_type != SYSFS_MAGIC && fs.f_type != CGROUP_SUPER_MAGIC &&
+		       fs.f_type != CGROUP2_SUPER_MAGIC);
+}
+
+/* An open regular file, or -errno. A size of 0: it is to be read to its end. */
 static int open_regular(const char *path, struct stat *st)
 {
 	cleanup_close int fd = -EBADF;
@@ -228,6 +240,10 @@ static int open_regular(const char *path, struct stat *st)
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0 || fstat(fd, st) < 0)
 		return -errno;
+	if (!S_ISREG(st->st_mode)) /* another one meanwhile */
+		return -EINVAL;
+	if (!has_true_size(fd))
+		st->st_size = 0;
 	return TAKE_FD(fd);
 }
 

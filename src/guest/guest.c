@@ -59,7 +59,7 @@ static void metrics_get(struct guest *g, struct http_exchange *x)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(REPLY_MAX_BYTES);
 
-	metrics_write(&g->metrics, &g->settings, &out);
+	metrics_write(&g->metrics, &g->gauges, &g->settings, &out);
 	http_add_header(x, "Cache-Control", STR("no-store"));
 	http_reply(x, 200, "application/json", buf_str(&out));
 }
@@ -200,7 +200,8 @@ int guest_init(struct guest *g, struct loop *loop, struct err *e)
 	list_init(&g->watchers);
 	list_init(&g->transfers);
 	metrics_init(&g->metrics);
-	return process_table_init(&g->processes, loop, e);
+	gauges_init(&g->gauges);
+	return process_table_init(&g->processes, loop, &g->gauges, &g->settings, e);
 }
 
 void transfer_add(struct guest *g, struct transfer *t, void (*cancel)(struct transfer *t))
@@ -223,6 +224,7 @@ void guest_done(struct guest *g)
 	watch_set_done(&g->watches);
 	users_done(&g->users);
 	settings_done(&g->settings);
+	gauges_done(&g->gauges);
 }
 
 void guest_run_start_command(struct guest *g)

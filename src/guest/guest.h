@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/gauge.h"
 #include "guest/metrics.h"
 #include "guest/process.h"
 #include "guest/settings.h"
@@ -31,6 +32,7 @@ struct guest {
 	struct list watchers; /* the polled ones, see rpc-watch.c */
 	struct list transfers;
 	struct metrics metrics;
+	struct gauges gauges;
 };
 
 int guest_init(struct guest *g, struct loop *loop, struct err *e);

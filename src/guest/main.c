@@ -1,5 +1,6 @@
 /* atoll-guest: boots into its sandbox and serves, or, with --listen, serves where it stands. */
 #include "guest/boot.h"
+#include "guest/compat.h"
 #include "guest/guest.h"
 #include "guest/ports.h"
 #include "guest/trust.h"
@@ -145,8 +146,12 @@ static int run_booted(struct program *p, enum boot_place place)
 	r = loop_new(&p->loop, &e);
 	if (r == 0)
 		r = guest_init(&p->guest, p->loop, &e);
+	for (int i = 0; i < GUEST_METERS; i++)
+		p->guest.gauges.meters[i] = TAKE_FD(boot.meters[i]);
 	if (r == 0)
 		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
+	p->guest.processes.no_hangup = place == BOOT_GVISOR;
+	p->guest.settings.needs_preload = place == BOOT_GVISOR && compat_prepare();
 	if (r == 0 && boot.dial_fd >= 0)
 		r = ports_take(&p->ports, p->loop, TAKE_FD(boot.dial_fd), &e);
 	if (r == 0) {

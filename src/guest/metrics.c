@@ -4,15 +4,18 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum {
-	PROC_FILE_BYTES = 4096
+	PROC_FILE_BYTES = 4096,
+	FILES_FEW = 64, /* no process is limited to less */
 };
 
 struct usage {
 	int64_t cpu_us;
 	int64_t memory_bytes;
+	bool files_are_out; /* a process has as many open as it may */
 };
 
 static bool read_text(int dir_fd, const char *name, struct buf *out)
@@ -67,6 +70,29 @@ static int64_t own_cpu_us(void)
 	return rusage_us(RUSAGE_SELF) + rusage_us(RUSAGE_CHILDREN);
 }
 
+/* The kernel tells how many files a process has open in the size of this directory; what it may
+ * have is asked only where it matters. */
+static bool files_are_out(int proc_fd, const char *pid, struct buf *text)
+{
+	static const struct str title = { "Max open files", 14 };
+	struct str rest, line, word;
+	int64_t soft = 0;
+	struct stat st;
+	char name[64];
+
+	(void)snprintf(name, sizeof name, "%.16s/fd", pid);
+	if (fstatat(proc_fd, name, &st, 0) < 0 || st.st_size < FILES_FEW)
+		return false;
+	(void)snprintf(name, sizeof name, "%.16s/limits", pid);
+	rest = read_text(proc_fd, name, text) ? buf_str(text) : STR_NONE;
+	while (str_split(&rest, '\n', &line))
+		if (str_has_prefix(line, title))
+			for (line = str_trim(str_from(line, title.n));
+				!soft && str_split(&line, ' ', &word);)
+				(void)str_to_int(word, 1, INT64_MAX, &soft);
+	return soft && st.st_size >= soft;
+}
+
 static void add_process(int proc_fd, const char *pid, bool is_self, struct buf *text,
 	struct usage *u)
 {
@@ -84,6 +110,7 @@ static void add_process(int proc_fd, const char *pid, bool is_self, struct buf *
 
 		u->memory_bytes += MAX(resident - shared, 0) * sysconf(_SC_PAGESIZE);
 	}
+	u->files_are_out |= files_are_out(proc_fd, pid, text);
 }
 
 static struct usage measure(void)
@@ -158,7 +185,7 @@ static int64_t memory_total(const struct settings *s)
 	return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
 
-void metrics_write(struct metrics *m, const struct settings *s, struct buf *out)
+void metrics_write(struct metrics *m, struct gauges *g, const struct settings *s, struct buf *out)
 {
 	int64_t cpus = s->cpu_count ? s->cpu_count : sysconf(_SC_NPROCESSORS_ONLN);
 	int64_t total = memory_total(s), cache = cgroup_cache();
@@ -170,6 +197,8 @@ void metrics_write(struct metrics *m, const struct settings *s, struct buf *out)
 		    "/sys/fs/cgroup/memory/memory.usage_in_bytes", &u.memory_bytes))
 		u.memory_bytes = MAX(u.memory_bytes - cache, 0);
 	(void)statvfs("/", &disk);
+	gauges_look(g);
+	gauges_note_files(g, u.files_are_out);
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
 	jsonw_int(&w, "ts", time_wall_us() / 1000000);
@@ -182,5 +211,6 @@ void metrics_write(struct metrics *m, const struct settings *s, struct buf *out)
 	jsonw_int(&w, "mem_used_mib", u.memory_bytes >> 20);
 	jsonw_int(&w, "disk_used", (int64_t)((disk.f_blocks - disk.f_bavail) * disk.f_frsize));
 	jsonw_int(&w, "disk_total", (int64_t)(disk.f_blocks * disk.f_frsize));
+	gauges_write(g, &w);
 	jsonw_end_object(&w);
 }

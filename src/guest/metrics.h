@@ -4,10 +4,12 @@
  *   processes, which leaves out the page cache;
  * - CPU: the time of all processes, live (with what their reaped children used); between two
  * questions and in percent of the sandbox's cores;
- * - disk: the root file system. */
+ * - disk: the root file system;
+ * - what concerns limits is the gauges'. */
 #pragma once
 
 #include "base/base.h"
+#include "guest/gauge.h"
 #include "guest/settings.h"
 
 struct metrics { /* as of the last question */
@@ -16,4 +18,4 @@ struct metrics { /* as of the last question */
 };
 
 void metrics_init(struct metrics *m);
-void metrics_write(struct metrics *m, const struct settings *s, struct buf *out);
+void metrics_write(struct metrics *m, struct gauges *g, const struct settings *s, struct buf *out);

@@ -1,5 +1,5 @@
-/* mounts - made detached and then put in place, so that there is no scratch directory and nothing that
- * a failure could leave behind. */
+/* mounts - made detached and then put in place, so that there is no scratch directory and nothing
+ * that a failure could leave behind. */
 #pragma once
 
 #include "base/base.h"

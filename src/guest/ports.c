@@ -11,13 +11,17 @@ enum {
 	CONNECT_MS = 10000,
 };
 
-enum { HOST, SERVICE, SIDES };
+enum {
+	HOST,
+	SERVICE,
+	SIDES
+};
 
 /* Bytes read from one side and not yet written to the other. */
 struct pending {
 	size_t from, to;
-	bool at_end;   /* no more will be read */
-	bool is_told;  /* and the other side knows */
+	bool at_end;  /* no more will be read */
+	bool is_told; /* and the other side knows */
 	char bytes[CHUNK];
 };
 

@@ -1,6 +1,6 @@
 /* ports - the way to services inside for a host that cannot make a socket in this network: gVisor's
- * is its own. Who connects names a port of the loopback (struct guest_dial), hears whether something
- * listens there, and then talks to it. Only the host can connect. */
+ * is its own. Who connects names a port of the loopback (struct guest_dial), hears whether
+ * something listens there, and then talks to it. Only the host can connect. */
 #pragma once
 
 #include "base/base.h"

@@ -129,6 +129,7 @@ static void remember(struct process_table *t, struct process *p)
 	ended->tag = TAKE(p->tag);
 	ended->backlog = TAKE(p->backlog);
 	ended->wait_status = p->wait_status;
+	ended->is_oom = p->is_oom;
 	ended->forget_ms = loop_now_ms(t->loop) + PROCESS_REMEMBER_MS;
 	list_append(&t->ended, &ended->node);
 	(void)map_put(&t->ended_by_pid, pid_key(&ended->pid), ended);
@@ -152,16 +153,25 @@ static void process_free(struct process *p)
 	free(p);
 }
 
+void process_describe_end(const struct process_table *t, int wait_status, bool is_oom,
+	struct ending *ret)
+{
+	ending_from_status(wait_status, ret);
+	if (is_oom)
+		ending_blame_memory(ret, t->settings->memory_mb);
+}
+
 static void end_if_over(struct process *p)
 {
+	bool is_over = p->is_killed || (p->is_pty && p->table->no_hangup);
 	struct ending ending;
 
 	if (!p->is_reaped)
 		return;
-	if (!p->is_killed && (p->out[0].fd >= 0 || p->out[1].fd >= 0))
+	if (!is_over && (p->out[0].fd >= 0 || p->out[1].fd >= 0))
 		return;
 	outputs_drain(p);
-	ending_from_status(p->wait_status, &ending);
+	process_describe_end(p->table, p->wait_status, p->is_oom, &ending);
 	streams_end(p, &ending);
 	remember(p->table, p);
 	process_free(p);
@@ -171,6 +181,8 @@ static void reaped(struct process *p, int wait_status)
 {
 	p->is_reaped = true;
 	p->wait_status = wait_status;
+	p->is_oom = !p->is_killed && ending_is_kill(wait_status) &&
+		    gauges_blame_memory(p->table->gauges, p->kills_before);
 	LIST_EACH(&p->waiters, node)
 	{
 		struct process_waiter *w = container_of(node, struct process_waiter, node);
@@ -189,6 +201,8 @@ void process_table_reap(struct process_table *t)
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		struct process *p = process_find(t, pid);
 
+		/* It may have ended for want of something that its end has freed. */
+		gauges_look(t->gauges);
 		if (p)
 			reaped(p, status);
 	}
@@ -305,13 +319,19 @@ static pid_t launch(struct process_table *t, const struct process_spec *spec, st
 		.fds = { w->child[0], w->child[1], w->child[2] },
 		.is_pty = spec->has_pty,
 		.keep_ids = geteuid() != 0,
+		.max_files = (uint64_t)t->settings->max_files,
 	};
+	pid_t pid;
 
 	for (char *const *v = spec->envp; *v && !path; v++)
 		if (strncmp(*v, "PATH=", 5) == 0)
 			path = *v + 5;
 	spawn.path = path ? path : "/bin:/usr/bin";
-	return spawn_run(&t->spawner, &spawn, e);
+	pid = spawn_run(&t->spawner, &spawn, e);
+	if (pid == -EAGAIN && t->settings->max_processes)
+		return err_set(e, pid, "the sandbox's limit of %" PRId64 " processes was reached",
+			t->settings->max_processes);
+	return pid;
 }
 
 /* What ended under the same pid or tag must not be mistaken for the new one. */
@@ -359,6 +379,7 @@ int process_start(struct process_table *t, const struct process_spec *spec, stru
 	struct err *e)
 {
 	struct wires w = { .child = { -EBADF, -EBADF, -EBADF }, -EBADF, -EBADF, -EBADF };
+	int64_t kills_before = gauges_oom_kills(t->gauges);
 	pid_t pid;
 	int r;
 
@@ -370,14 +391,18 @@ int process_start(struct process_table *t, const struct process_spec *spec, stru
 		return pid;
 	}
 	*ret = adopt(t, spec, pid, &w);
+	(*ret)->kills_before = kills_before;
 	return 0;
 }
 
 /* ---- the table ---- */
 
-int process_table_init(struct process_table *t, struct loop *loop, struct err *e)
+int process_table_init(struct process_table *t, struct loop *loop, struct gauges *gauges,
+	const struct settings *settings, struct err *e)
 {
 	*t = (struct process_table){ .loop = loop,
+		.gauges = gauges,
+		.settings = settings,
 		.frame = BUF_INIT((size_t)4 * PROCESS_CHUNK),
 		.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC) };
 	list_init(&t->live);

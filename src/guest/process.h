@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "guest/backlog.h"
 #include "guest/ending.h"
+#include "guest/gauge.h"
 #include "guest/input.h"
 #include "guest/pty.h"
 #include "guest/spawn.h"
@@ -49,6 +50,8 @@ struct process {
 	int n_blocked;       /* streams above their mark: nothing is read meanwhile */
 
 	bool is_reaped, is_killed;
+	bool is_oom;          /* the kernel killed it because memory ran out */
+	int64_t kills_before; /* for memory, when it was started */
 	int wait_status;
 	struct loop_timer deadline;
 	struct list waiters; /* of struct process_waiter: called when it is reaped */
@@ -60,11 +63,14 @@ struct process_ended {
 	char *tag;
 	struct backlog *backlog;
 	int wait_status;
+	bool is_oom;
 	int64_t forget_ms;
 };
 
 struct process_table {
 	struct loop *loop;
+	struct gauges *gauges;           /* borrowed, as the next */
+	const struct settings *settings; /* for the limits */
 	struct spawner spawner;
 	struct list live;  /* oldest first */
 	struct map by_pid; /* of live ones; the key is the pid's bytes */
@@ -74,11 +80,13 @@ struct process_table {
 	struct list replays; /* of struct stream: what is left to be told of ended processes */
 	struct backlog_pool kept, unkept; /* the second keeps nothing: for hidden processes */
 	int null_fd;
+	bool no_hangup;   /* gVisor: a terminal does not tell that its last user has gone */
 	char *chunk;      /* what was just read */
 	struct buf frame; /* what is just being sent */
 };
 
-int process_table_init(struct process_table *t, struct loop *loop, struct err *e);
+int process_table_init(struct process_table *t, struct loop *loop, struct gauges *gauges,
+	const struct settings *settings, struct err *e);
 void process_table_done(struct process_table *t); /* leaves the processes alone */
 /* On SIGCHLD. */
 void process_table_reap(struct process_table *t);
@@ -118,6 +126,9 @@ struct process_waiter {
 };
 void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, void *arg);
 
+/* For stream.c: how one that was reaped ended, in words. */
+void process_describe_end(const struct process_table *t, int wait_status, bool is_oom,
+	struct ending *ret);
 /* For stream.c: nothing is read while a stream is above its mark. */
 void process_pause_output(struct process *p);
 void process_resume_output(struct process *p);

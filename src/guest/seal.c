@@ -109,9 +109,14 @@ int seal_device_nodes(struct err *e)
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
 					       MOUNT_ATTR_NOEXEC };
 
+	struct mount_attr none = { .attr_set = MOUNT_ATTR_NODEV };
+
 	for (size_t i = 0; i < SEAL_DEVICES; i++)
 		if (mount_setattr(AT_FDCWD, seal_devices[i], 0, &attr, sizeof attr) < 0)
 			return err_sys(e, -errno, "make %s read-only", seal_devices[i]);
+	/* It was so when it was handed over, and crun mounts it again without. */
+	if (mount_setattr(AT_FDCWD, "/", 0, &none, sizeof none) < 0)
+		return err_sys(e, -errno, "allow no devices in the root");
 	return 0;
 }
 
@@ -138,9 +143,9 @@ void seal_limits(void)
 	(void)umask(022);
 }
 
-#define CAP(name)      \
-	{              \
-		#name, name \
+#define CAP(name)           \
+	{                   \
+#name, name \
 	}
 const struct seal_cap seal_caps[] = { CAP(CAP_CHOWN), CAP(CAP_DAC_OVERRIDE), CAP(CAP_FOWNER),
 	CAP(CAP_FSETID), CAP(CAP_KILL), CAP(CAP_SETGID), CAP(CAP_SETUID), CAP(CAP_SETPCAP),

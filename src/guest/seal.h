@@ -20,7 +20,8 @@ enum {
 	SEAL_DEVICES = 6,
 };
 extern const char *const seal_devices[SEAL_DEVICES];
-/* Read-only as nodes, where somebody else has mounted them: their times are the host's. */
+/* Where an engine has mounted them: read-only as nodes, since their times are the host's, and none
+ * but these, whatever a template brings along. */
 int seal_device_nodes(struct err *e);
 /* Hides or freezes what concerns the host in /proc and /sys, and gives a boot id of its own. */
 int seal_kernel_files(struct err *e);

@@ -10,7 +10,7 @@ struct document {
 	struct json_map env;
 	struct str token, default_user, workdir, start_cmd, sandbox_id, template_id, timestamp;
 	struct str authority;
-	struct json_int cpu_count, memory_mb;
+	struct json_int cpu_count, memory_mb, disk_mb, max_inodes, max_processes, max_files;
 };
 
 /* E2B's orchestrator sends more (volumes ...): unknown keys are somebody else's. */
@@ -29,6 +29,14 @@ static const struct json_field document_fields[] = {
 	JSON_FIELD(struct document, cpu_count, "cpuCount", JSON_INT, .flags = JSON_LAX, .min = 0,
 		.max = 4096),
 	JSON_FIELD(struct document, memory_mb, "memoryMB", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = 1 << 30),
+	JSON_FIELD(struct document, disk_mb, "diskSizeMB", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = 1 << 30),
+	JSON_FIELD(struct document, max_inodes, "inodes", JSON_INT, .flags = JSON_LAX, .min = 0,
+		.max = 1 << 30),
+	JSON_FIELD(struct document, max_processes, "processes", JSON_INT, .flags = JSON_LAX,
+		.min = 0, .max = 1 << 30),
+	JSON_FIELD(struct document, max_files, "openFiles", JSON_INT, .flags = JSON_LAX, .min = 0,
 		.max = 1 << 30),
 };
 static const struct json_shape document_shape =
@@ -83,6 +91,22 @@ static bool is_stale(struct settings *s, struct str timestamp)
 	return false;
 }
 
+static void set_int(int64_t *to, struct json_int from)
+{
+	if (from.is_set)
+		*to = from.value;
+}
+
+static void apply_limits(struct settings *s, const struct document *doc)
+{
+	set_int(&s->cpu_count, doc->cpu_count);
+	set_int(&s->memory_mb, doc->memory_mb);
+	set_int(&s->disk_mb, doc->disk_mb);
+	set_int(&s->max_inodes, doc->max_inodes);
+	set_int(&s->max_processes, doc->max_processes);
+	set_int(&s->max_files, doc->max_files);
+}
+
 int settings_apply(struct settings *s, struct str json, enum settings_trust trust, struct err *e)
 {
 	struct arena *arena = arena_new(SETTINGS_MAX_BYTES);
@@ -106,10 +130,7 @@ int settings_apply(struct settings *s, struct str json, enum settings_trust trus
 		replace(&s->authority, doc.authority);
 		s->is_trusted = false;
 	}
-	if (doc.cpu_count.is_set)
-		s->cpu_count = doc.cpu_count.value;
-	if (doc.memory_mb.is_set)
-		s->memory_mb = doc.memory_mb.value;
+	apply_limits(s, &doc);
 	if (doc.env.is_set) { /* the map lives in this arena, so the arena stays */
 		(void)arena_free(s->env_arena);
 		s->env_arena = TAKE(arena);

@@ -16,11 +16,13 @@ struct settings {
 	char *workdir; /* NULL: the user's home */
 	char *start_cmd;
 	char *sandbox_id, *template_id;
-	int64_t cpu_count, memory_mb; /* 0: not told */
-	int64_t stamp_us;             /* of the newest document that carried a timestamp */
-	char *authority; /* PEM: whom programs here shall trust besides; NULL: nobody */
-	bool is_trusted; /* it has been put where they look */
-	bool has_bundle; /* where all are that they trust */
+	int64_t cpu_count, memory_mb; /* limits; 0: not told */
+	int64_t disk_mb, max_inodes, max_processes, max_files;
+	bool needs_preload; /* see compat.h */
+	int64_t stamp_us;   /* of the newest document that carried a timestamp */
+	char *authority;    /* PEM: whom programs here shall trust besides; NULL: nobody */
+	bool is_trusted;    /* it has been put where they look */
+	bool has_bundle;    /* where all are that they trust */
 };
 
 void settings_init(struct settings *s);

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 /* The sanitizers' bookkeeping knows nothing of a second stack. */
@@ -46,15 +47,29 @@ IN_CHILD static void take_ids(struct spawn *s)
 		fail(s, "set user");
 }
 
-/* User commands go before the guest when memory runs out. Needs /proc and is worth no failure. */
-IN_CHILD static void volunteer_for_oom(void)
+/* User commands go before the guest when memory runs out. Where the guest is protected they would
+ * inherit that, so that one which cannot be made to go first is not started. */
+IN_CHILD static void volunteer_for_oom(struct spawn *s)
 {
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-	if (fd < 0)
-		return;
-	(void)!write(fd, "100", 3);
+	if (fd < 0 && errno == ENOENT)
+		return; /* no /proc: nobody is protected */
+	if (fd < 0 || write(fd, "100", 3) != 3)
+		fail(s, "give up the guest's protection");
 	(void)close(fd);
+}
+
+/* More than 1024 breaks select(); programs that want more raise it themselves. */
+IN_CHILD static void limit_files(const struct spawn *s)
+{
+	struct rlimit files;
+
+	if (s->max_files == 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return;
+	files.rlim_max = MIN(files.rlim_max, s->max_files);
+	files.rlim_cur = MIN(files.rlim_cur, files.rlim_max);
+	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
 IN_CHILD static void take_signals(void)
@@ -181,7 +196,8 @@ IN_CHILD int spawn_child(void *arg)
 			fail(s, "redirect");
 	if (s->is_pty && ioctl(STDIN_FILENO, TIOCSCTTY, 0) < 0)
 		fail(s, "set the controlling terminal");
-	volunteer_for_oom();
+	volunteer_for_oom(s);
+	limit_files(s);
 	take_ids(s);
 	if (chdir(s->cwd) < 0)
 		fail(s, "change directory");

@@ -15,9 +15,10 @@ struct spawn {
 	const char *path; /* where argv[0] is looked up when it has no slash */
 	const char *cwd;
 	const struct user *user;
-	int fds[3];    /* become 0, 1, 2; none of them may be below 3 */
-	bool is_pty;   /* fds are a terminal: make it the controlling one */
-	bool keep_ids; /* we are not root: there is only one user to be */
+	int fds[3];         /* become 0, 1, 2; none of them may be below 3 */
+	bool is_pty;        /* fds are a terminal: make it the controlling one */
+	bool keep_ids;      /* we are not root: there is only one user to be */
+	uint64_t max_files; /* open at once; 0: as we may */
 
 	/* Written by the child. */
 	const char *failed_step; /* NULL: it reached exec */

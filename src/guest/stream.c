@@ -260,7 +260,7 @@ void stream_replay(struct process_table *t, const struct process_ended *ended,
 {
 	struct stream *s = stream_new(t, take_x, o);
 
-	ending_from_status(ended->wait_status, &s->ending);
+	process_describe_end(t, ended->wait_status, ended->is_oom, &s->ending);
 	list_append(&t->replays, &s->node);
 	stream_begin(s, ended->pid, ended->backlog, from_seq);
 }
@@ -286,7 +286,7 @@ void streams_end(struct process *p, const struct ending *ending)
 			continue;
 		}
 		s->process = NULL;
-		ending_from_status(p->wait_status, &s->ending);
+		process_describe_end(s->table, p->wait_status, p->is_oom, &s->ending);
 		list_remove(&s->node);
 		list_append(&s->table->replays, &s->node);
 	}

@@ -15,7 +15,7 @@
 /* What a call under the filter fails with; 0: it got through to the kernel and worked. */
 static int errno_of(int64_t number, int64_t a, int64_t b)
 {
-	struct sock_filter filter[SECCOMP_MAX_INSNS];
+	struct sock_filter filter[FILTER_MAX_INSNS];
 	struct sock_fprog program = { .filter = filter };
 	int status = 0;
 	pid_t pid;
@@ -98,7 +98,7 @@ TEST(unknown_numbers_are_not_implemented)
 
 TEST(the_filter_is_small)
 {
-	struct sock_filter filter[SECCOMP_MAX_INSNS];
+	struct sock_filter filter[FILTER_MAX_INSNS];
 
 	ASSERT(seccomp_build(filter) < 250);
 }

@@ -11,6 +11,7 @@ struct runtime_ops {
 		void *arg);
 	void (*destroy)(struct runtime *rt, const char *id, done_fn done, void *arg);
 	void (*dial)(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg);
+	void (*hang_up)(struct runtime *rt); /* NULL: its dials are short */
 	void (*list)(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
 	void (*pause)(struct runtime *rt, const char *id, done_fn done, void *arg);
 	void (*resume)(struct runtime *rt, const char *id, done_fn done, void *arg);
@@ -30,6 +31,8 @@ struct runtime { /* first member of every implementation */
 	struct loop *loop;
 	runtime_exited_fn exited;
 	void *exited_arg;
+	runtime_crossed_fn crossed;
+	void *crossed_arg;
 	runtime_lost_fn lost;
 	void *lost_arg;
 	runtime_denial_fn on_denied;

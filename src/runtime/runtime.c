@@ -41,6 +41,12 @@ void runtime_on_exited(struct runtime *rt, runtime_exited_fn fn, void *arg)
 	rt->exited_arg = arg;
 }
 
+void runtime_on_crossed(struct runtime *rt, runtime_crossed_fn fn, void *arg)
+{
+	rt->crossed = fn;
+	rt->crossed_arg = arg;
+}
+
 void runtime_on_lost(struct runtime *rt, runtime_lost_fn fn, void *arg)
 {
 	rt->lost = fn;
@@ -60,7 +66,7 @@ const char *runtime_mount_problem(struct str path)
 
 void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done, void *arg)
 {
-	assert(spec->id && spec->template_name && spec->cpu_count > 0 && spec->memory_mb > 0);
+	assert(spec->id && spec->template_name && spec->limits);
 	rt->ops->create(rt, spec, done, arg);
 }
 
@@ -73,6 +79,13 @@ void runtime_dial(struct runtime *rt, const char *id, int port, runtime_dial_fn 
 {
 	assert(port > 0 && port <= 65535);
 	rt->ops->dial(rt, id, port, fn, arg);
+}
+
+void runtime_hang_up(const struct runtime_set *set)
+{
+	for (size_t i = 0; i < set->n; i++)
+		if (set->v[i]->ops->hang_up)
+			set->v[i]->ops->hang_up(set->v[i]);
 }
 
 void runtime_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)

@@ -83,7 +83,7 @@ void live_settle(struct live *live, enum sandbox_state state)
 struct pause {
 	struct op op;
 	struct live *live;
-	bool keep_memory;
+	bool keep_memory, or_files;
 	int64_t began_us;
 	uint64_t asker; /* 0: nobody who could ask again */
 	char image[SANDBOX_ID_SIZE];
@@ -214,6 +214,33 @@ static bool pause_was_joined(const struct pause *p, const struct live *live)
 		       p->asker && !was_told(p, live));
 }
 
+/* Memory that is kept costs the host as much as if it ran, and counts in no other quota. One whose
+ * time is up is not let run on for that: its files are kept. */
+static int pause_check_memory(struct pause *p, const struct live *live, struct err *e)
+{
+	const struct sandbox_book *book = p->op.book;
+	int64_t most = book->config.limits.max_running, n = 0;
+	const struct live *other;
+	size_t at = 0;
+
+	if (!p->keep_memory)
+		return 0;
+	while ((other = map_next(&book->by_id, &at)))
+		n += sandbox_is_paused(&other->view) && !other->view.image[0] &&
+		     strcmp(other->view.team_id, live->view.team_id) == 0;
+	if (n < most)
+		return 0;
+	if (p->or_files) {
+		p->keep_memory = false;
+		return 0;
+	}
+	return err_set(e, -EDQUOT,
+		"%" PRId64 " sandboxes are paused with their memory, and more may not be: pause "
+		"with memory false, resume or kill one, or start the server with a higher "
+		"--max-sandboxes",
+		n);
+}
+
 static void pause_run(struct op *op, struct live *live)
 {
 	struct pause *p = container_of(op, struct pause, op);
@@ -231,6 +258,10 @@ static void pause_run(struct op *op, struct live *live)
 	if (live->view.state == SANDBOX_PAUSED) {
 		(void)err_set(&e, -EEXIST, "Error pausing sandbox - sandbox '%s' is already paused",
 			live->view.id);
+		pause_end(p, e.code, &e);
+		return;
+	}
+	if (pause_check_memory(p, live, &e) < 0) {
 		pause_end(p, e.code, &e);
 		return;
 	}
@@ -258,6 +289,7 @@ void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id
 	struct pause *p = XNEW(struct pause);
 
 	p->keep_memory = how->keep_memory;
+	p->or_files = how->or_files;
 	p->asker = name_asker(how->asker);
 	p->done = done;
 	p->arg = arg;
@@ -304,6 +336,7 @@ static void resume_failed(struct resume *p, int r, const struct err *e)
 static void resume_recorded(void *arg, int r, const struct err *e)
 {
 	struct resume *p = arg;
+	struct live *live = p->live;
 
 	CRASH_POINT("resume.recorded");
 	if (r < 0)
@@ -314,9 +347,11 @@ static void resume_recorded(void *arg, int r, const struct err *e)
 	log_info("sandbox.resumed", "sandbox=%s us=%" PRId64, p->live->view.id,
 		time_now_us() - p->began_us);
 	p->live->resumed_ms = time_now_ms();
-	live_settle(p->live, SANDBOX_RUNNING);
+	live_settle(live, SANDBOX_RUNNING);
 	p->was_made = true;
 	resume_end(p, 0, NULL);
+	if (live->has_exited)
+		live_end(live, SANDBOX_END_AGENT, "system", "its first process ended", NULL, NULL);
 }
 
 /* Asked for anew when it was resumed: whether it is paused, not ended, when its time is up. */

@@ -41,8 +41,8 @@ static void settings_json(const struct live *live, const struct template *t,
 		jsonw_strz(&w, "defaultWorkdir", t->workdir);
 	if (t->start[0])
 		jsonw_strz(&w, "startCmd", t->start);
-	jsonw_int(&w, "cpuCount", live->view.cpu_count);
-	jsonw_int(&w, "memoryMB", live->view.memory_mb);
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		jsonw_int(&w, limit_name((enum limit_kind)i), live->view.limits.v[i]);
 	if (policy->n_rules > 0 && live->book->config.authority.n)
 		jsonw_str(&w, "caBundle", live->book->config.authority);
 	jsonw_end_object(&w);
@@ -60,10 +60,7 @@ static void boot(struct live *live, const struct template *base, const char *ima
 	struct runtime_spec run = { .id = sb->id,
 		.template_name = sb->base_template,
 		.image = image && image[0] ? image : NULL,
-		.cpu_count = sb->cpu_count,
-		.memory_mb = sb->memory_mb,
-		.disk_mb = sb->disk_mb,
-		.max_pids = base->max_pids,
+		.limits = &sb->limits,
 		.mounts = mounts,
 		.n_mounts = sb->options.n_mounts,
 		.policy = &policy };
@@ -75,9 +72,16 @@ static void boot(struct live *live, const struct template *base, const char *ima
 	for (size_t i = 0; i < run.n_mounts; i++)
 		mounts[i] = (struct runtime_mount){ sb->options.mounts[i].volume_id,
 			sb->options.mounts[i].path };
+	crossings_reborn(live);
 	settings_json(live, base, &policy, &settings);
 	run.settings = buf_str(&settings);
-	runtime_create(live->runtime, &run, done, arg);
+	if (settings.failed) {
+		(void)err_set(&e, -E2BIG, "the environment is too large");
+		tell_later(live->book, &e, done, arg);
+	} else {
+		live->has_exited = false;
+		runtime_create(live->runtime, &run, done, arg);
+	}
 	if (settings.p)
 		explicit_bzero(settings.p, settings.n);
 }
@@ -156,6 +160,8 @@ static void both_done(struct creation *c)
 	struct sandbox_book *book = c->live->book;
 	struct live *live = c->live;
 
+	if (c->run_r >= 0 && live->has_exited)
+		c->run_r = err_set(&c->run_e, -EIO, "it ended as soon as it had started");
 	if (c->run_r < 0 && c->row_r >= 0) {
 		rows_ended(book->config.store, live->view.id, SANDBOX_END_INFRASTRUCTURE, "system",
 			c->run_e.msg, row_closed, c);
@@ -185,11 +191,12 @@ static void row_done(void *arg, int r, const struct err *e)
 }
 
 /* The request was right, so whatever the runtime could not do is our failure and not the caller's;
- * but for volumes: one may just have been removed, or its place in this tree be taken. */
+ * but for volumes: one may just have been removed, or its place in this tree be taken; and for more
+ * than a guest can be told. */
 static int infrastructure(int r)
 {
 	if (r >= 0 || r == -ENOSPC || r == -EPIPE || r == -EAGAIN || r == -ETIMEDOUT ||
-		r == -EOPNOTSUPP || r == -ESTALE || r == -ENOTDIR)
+		r == -EOPNOTSUPP || r == -ESTALE || r == -ENOTDIR || r == -E2BIG)
 		return r;
 	return -EIO;
 }
@@ -274,9 +281,10 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 	(void)snprintf(ret->t.id, sizeof ret->t.id, "%s", snap->template_id);
 	(void)snprintf(ret->t.name, sizeof ret->t.name, "%s",
 		snap->alias[0] ? snap->alias : snap->template_id);
-	ret->t.cpu = snap->cpu_count;
-	ret->t.memory_mb = snap->memory_mb;
-	ret->t.disk_mb = snap->disk_mb;
+	ret->t.limits.v[LIMIT_CPU] = snap->cpu_count;
+	ret->t.limits.v[LIMIT_MEMORY] = snap->memory_mb;
+	ret->t.limits.v[LIMIT_SHM] = MIN(ret->t.limits.v[LIMIT_SHM], snap->memory_mb);
+	ret->t.limits.v[LIMIT_DISK] = snap->disk_mb;
 	ret->t.start[0] = '\0'; /* it has run already; what it left is in the files */
 	return 0;
 }
@@ -290,6 +298,22 @@ static int keep_options(struct live *live, const struct sandbox_options *from)
 	to->mask_host = live_keep_str(live, from->mask_host);
 	to->mounts = mounts_keep(live->arena, from);
 	return to->network.p && to->mask_host.p && to->mounts ? 0 : -E2BIG;
+}
+
+static int choose_limits(const struct sandbox_spec *spec, const struct source *source,
+	struct limit_set *ret, struct err *e)
+{
+	const struct limit_choice choice = { .template = &source->t.limits,
+		.asked = &spec->limits,
+		.ceilings = spec->ceilings };
+	int r = limit_choose(&choice, ret, e);
+
+	if (r >= 0 && source->image[0] && ret->v[LIMIT_DISK] != source->t.limits.v[LIMIT_DISK])
+		r = err_set(e, -ERANGE,
+			"limits.diskSizeMB: what starts from a snapshot has its disk, %" PRId64
+			" MiB; you asked for or may have %" PRId64,
+			source->t.limits.v[LIMIT_DISK], ret->v[LIMIT_DISK]);
+	return r;
 }
 
 static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *spec,
@@ -307,13 +331,11 @@ static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *
 	(void)snprintf(sb->template_name, sizeof sb->template_name, "%s", source->t.name);
 	(void)snprintf(sb->base_template, sizeof sb->base_template, "%s", source->base_template);
 	sb->secure = spec->secure;
-	sb->cpu_count = source->t.cpu;
-	sb->memory_mb = source->t.memory_mb;
-	sb->disk_mb = source->t.disk_mb;
 	sb->timeout_s = spec->timeout_s;
 	sb->started_us = sb->run_started_us = time_wall_us();
 	sb->end_us = sb->started_us + spec->timeout_s * 1000000;
-	if (live_use(live, spec->runtime.n ? spec->runtime : str_of(source->runtime), e) < 0 ||
+	if (choose_limits(spec, source, &sb->limits, e) < 0 ||
+		live_use(live, spec->runtime.n ? spec->runtime : str_of(source->runtime), e) < 0 ||
 		live_keep_map(live, &spec->metadata, &sb->metadata, e) < 0 ||
 		live_keep_map(live, &spec->env_vars, &live->env, e) < 0 ||
 		keep_options(live, &spec->options) < 0) {

@@ -62,9 +62,7 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
 	memcpy(s->t.id, sb->template_id, sizeof s->t.id);
 	memcpy(s->t.name, sb->template_name, sizeof s->t.name);
-	s->t.cpu = sb->cpu_count;
-	s->t.memory_mb = sb->memory_mb;
-	s->t.disk_mb = sb->disk_mb;
+	s->t.limits = sb->limits;
 	s->t.start[0] = '\0';
 	make_image_name(s->image, 'f');
 	p->spec = (struct sandbox_spec){ .team_id = p->op.team_id,

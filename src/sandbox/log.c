@@ -3,7 +3,7 @@
 
 struct line {
 	struct sandbox_log_line view;
-	char *actor, *kind, *data;
+	char *actor, *kind, *data, *cause;
 	struct list node;
 };
 
@@ -43,9 +43,11 @@ static int read_row(void *arg, const struct store_row *row, struct err *e)
 	line->actor = store_dup_text(row, 2);
 	line->kind = store_dup_text(row, 3);
 	line->data = store_dup_text(row, 4);
+	line->cause = store_dup_text(row, 5);
 	line->view.actor = str_of(line->actor);
 	line->view.kind = str_of(line->kind);
 	line->view.data = str_of(line->data);
+	line->view.cause = str_of(line->cause);
 	list_append(&job->lines, &line->node);
 	return 0;
 }
@@ -61,10 +63,10 @@ static int note_known(void *arg, const struct store_row *row, struct err *e)
 static int read_log(struct store_tx *tx, void *arg, struct err *e)
 {
 	static const char oldest_first[] =
-		"SELECT seq, at_us, actor, kind, data FROM events "
+		"SELECT seq, at_us, actor, kind, data, cause FROM events "
 		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq";
 	static const char newest_first[] =
-		"SELECT seq, at_us, actor, kind, data FROM events "
+		"SELECT seq, at_us, actor, kind, data, cause FROM events "
 		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq DESC";
 	struct log_job *job = arg;
 	bool is_known = false;
@@ -95,6 +97,7 @@ static void log_read(void *arg, int r, const struct err *e)
 		free(line->actor);
 		free(line->kind);
 		free(line->data);
+		free(line->cause);
 		free(line);
 	}
 	job->done(job->arg, MIN(r, 0), e);

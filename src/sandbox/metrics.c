@@ -15,7 +15,7 @@ struct samples {
 	struct sandbox_sample v[KEPT];
 	int n;
 	int64_t step_us, last_us;
-	bool is_asking;
+	bool is_asking, is_due; /* the second: what is being asked is to be kept */
 };
 
 struct question {
@@ -40,9 +40,24 @@ static void add_sample(struct samples *s, const struct sandbox_sample *sample)
 	s->v[s->n++] = *sample;
 }
 
+struct crossed_in {
+	struct json_int disk, inodes, shm, files;
+};
+static const struct json_field crossed_fields[] = {
+	JSON_FIELD(struct crossed_in, disk, "disk", JSON_INT),
+	JSON_FIELD(struct crossed_in, inodes, "inodes", JSON_INT),
+	JSON_FIELD(struct crossed_in, shm, "shm", JSON_INT),
+	JSON_FIELD(struct crossed_in, files, "files", JSON_INT),
+};
+static const struct json_shape crossed_shape =
+	JSON_SHAPE(struct crossed_in, crossed_fields, .ignore_unknown = true);
+
 struct metrics_in {
 	struct str cpu;
 	struct json_int mem_total, mem_used, mem_cache, disk_used, disk_total;
+	struct json_int inodes_used, inodes_total, shm_used, shm_total, processes, refused, kills;
+	struct json_int cpu_periods, cpu_held;
+	struct crossed_in crossed;
 };
 static const struct json_field metrics_fields[] = {
 	JSON_FIELD(struct metrics_in, cpu, "cpu_used_pct", JSON_RAW),
@@ -51,9 +66,33 @@ static const struct json_field metrics_fields[] = {
 	JSON_FIELD(struct metrics_in, mem_cache, "mem_cache", JSON_INT),
 	JSON_FIELD(struct metrics_in, disk_used, "disk_used", JSON_INT),
 	JSON_FIELD(struct metrics_in, disk_total, "disk_total", JSON_INT),
+	JSON_FIELD(struct metrics_in, inodes_used, "inodes_used", JSON_INT),
+	JSON_FIELD(struct metrics_in, inodes_total, "inodes_total", JSON_INT),
+	JSON_FIELD(struct metrics_in, shm_used, "shm_used", JSON_INT),
+	JSON_FIELD(struct metrics_in, shm_total, "shm_total", JSON_INT),
+	JSON_FIELD(struct metrics_in, processes, "processes", JSON_INT),
+	JSON_FIELD(struct metrics_in, refused, "processes_refused", JSON_INT),
+	JSON_FIELD(struct metrics_in, kills, "oom_kills", JSON_INT),
+	JSON_FIELD(struct metrics_in, cpu_periods, "cpu_periods", JSON_INT),
+	JSON_FIELD(struct metrics_in, cpu_held, "cpu_throttled", JSON_INT),
+	JSON_FIELD(struct metrics_in, crossed, "crossed", JSON_OBJECT, .shape = &crossed_shape),
 };
 static const struct json_shape metrics_shape =
 	JSON_SHAPE(struct metrics_in, metrics_fields, .ignore_unknown = true);
+
+static void hear(struct live *live, const struct metrics_in *in)
+{
+	struct guest_word word = { .kills = MAX(in->kills.value, 0),
+		.refused = MAX(in->refused.value, 0),
+		.disk = MAX(in->crossed.disk.value, 0),
+		.inodes = MAX(in->crossed.inodes.value, 0),
+		.shm = MAX(in->crossed.shm.value, 0),
+		.files = MAX(in->crossed.files.value, 0),
+		.cpu_periods = MAX(in->cpu_periods.value, 0),
+		.cpu_held = MAX(in->cpu_held.value, 0) };
+
+	crossings_hear(live, &word);
+}
 
 /* What a guest says is the sandbox's word: kept within its own limits, used for nothing but
  * display. */
@@ -66,14 +105,25 @@ static void take_answer(struct live *live, struct str body)
 		struct sandbox_sample sample = { .at_us = time_wall_us(),
 			.cpu_pct = in.cpu.n ? strtod(in.cpu.p, NULL) : 0,
 			.mem_used = MAX(in.mem_used.value, 0),
-			.mem_total = live->view.memory_mb << 20,
+			.mem_total = live->view.limits.v[LIMIT_MEMORY] << 20,
 			.mem_cache = MAX(in.mem_cache.value, 0),
 			.disk_used = MAX(in.disk_used.value, 0),
-			.disk_total = MAX(in.disk_total.value, 0) };
+			.disk_total = MAX(in.disk_total.value, 0),
+			.inodes_used = MAX(in.inodes_used.value, 0),
+			.inodes_total = MAX(in.inodes_total.value, 0),
+			.shm_used = MAX(in.shm_used.value, 0),
+			.shm_total = MAX(in.shm_total.value, 0),
+			.processes = MAX(in.processes.value, 0),
+			.processes_refused = MAX(in.refused.value, 0),
+			.oom_kills = MAX(in.kills.value, 0),
+			.connections = live->connections };
 
+		hear(live, &in);
+		sample.cpu_held_pct = live->cpu_pressure;
 		if (!(sample.cpu_pct >= 0 && sample.cpu_pct <= 100000))
 			sample.cpu_pct = 0;
-		add_sample(live->samples, &sample);
+		if (live->samples->is_due)
+			add_sample(live->samples, &sample);
 	}
 	(void)arena_free(arena);
 }
@@ -120,11 +170,14 @@ static void ask(struct live *live)
 		live->samples = XNEW(struct samples);
 		live->samples->step_us = (int64_t)STEP_MS * 1000;
 	}
-	if (live->samples->is_asking || time_wall_us() - live->samples->last_us <
-						live->samples->step_us - (int64_t)STEP_MS * 500)
+	if (live->samples->is_asking)
 		return;
 	live->samples->is_asking = true;
-	live->samples->last_us = time_wall_us();
+	/* Asked each time, for what it has to say of its limits; kept at every step. */
+	live->samples->is_due = time_wall_us() - live->samples->last_us >=
+				live->samples->step_us - (int64_t)STEP_MS * 500;
+	if (live->samples->is_due)
+		live->samples->last_us = time_wall_us();
 	q = XNEW(struct question);
 	q->book = live->book;
 	memcpy(q->id, live->view.id, sizeof q->id);
@@ -138,8 +191,10 @@ static void on_step(void *arg)
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at)))
-		if (live->view.state == SANDBOX_RUNNING)
+		if (live->view.state == SANDBOX_RUNNING) {
 			ask(live);
+			crossings_step(live);
+		}
 	loop_timer_set(&book->sampler, loop_now_ms(book->config.loop) + STEP_MS);
 }
 

@@ -115,7 +115,7 @@ static void change_run(struct op *op, struct live *live)
 		(void)op_not_found(op, &e);
 	else
 		(void)policy_parse(arena, buf_str(&p->network), p->internet, &policy, &e);
-	if (e.code < 0) {
+	if (!live || e.code < 0) {
 		change_end(p, e.code, &e);
 		return;
 	}

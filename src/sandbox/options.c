@@ -18,7 +18,7 @@ static const struct json_field mount_fields[] = {
 static const struct json_shape mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
 
 struct options_in {
-	struct str on_timeout, network, mask_host;
+	struct str on_timeout, network, mask_host, limits;
 	struct json_bool auto_resume, is_private, internet;
 	struct json_list mounts;
 };
@@ -29,6 +29,7 @@ static const struct json_field options_fields[] = {
 	JSON_FIELD(struct options_in, internet, "internet", JSON_BOOL),
 	JSON_FIELD(struct options_in, network, "network", JSON_RAW),
 	JSON_FIELD(struct options_in, mask_host, "maskHost", JSON_STR),
+	JSON_FIELD(struct options_in, limits, "limits", JSON_RAW),
 	JSON_FIELD(struct options_in, mounts, "mounts", JSON_OBJECTS, .shape = &mount_shape,
 		.max = SANDBOX_MAX_MOUNTS),
 };
@@ -48,8 +49,9 @@ static void write_mounts(struct jsonw *w, const struct sandbox_options *options)
 	jsonw_end_array(w);
 }
 
-void options_write(const struct sandbox_options *options, struct buf *out)
+void options_write(const struct sandbox *sb, struct buf *out)
 {
+	const struct sandbox_options *options = &sb->options;
 	struct jsonw w;
 
 	jsonw_init(&w, out);
@@ -65,6 +67,7 @@ void options_write(const struct sandbox_options *options, struct buf *out)
 		jsonw_str(&w, "maskHost", options->mask_host);
 	if (options->n_mounts)
 		write_mounts(&w, options);
+	limit_set_write(&w, "limits", &sb->limits);
 	jsonw_end_object(&w);
 }
 
@@ -87,6 +90,18 @@ static int read_mounts(struct live *live, const struct json_list *list)
 	return 0;
 }
 
+/* Three of them have columns, which are read already; rows of earlier versions have only those. */
+static void read_limits(struct limit_set *limits, struct str json)
+{
+	struct limit_set kept;
+
+	limit_set_parse(json, &kept);
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		if (!limits->v[i])
+			limits->v[i] = kept.v[i];
+	limit_set_default(limits);
+}
+
 int options_read(struct live *live, struct str json)
 {
 	struct options_in in;
@@ -102,6 +117,7 @@ int options_read(struct live *live, struct str json)
 	for (size_t i = 0; i < ARRAY_SIZE(timeout_names); i++)
 		if (str_is(in.on_timeout, timeout_names[i]))
 			live->view.options.on_timeout = (enum sandbox_timeout)i;
+	read_limits(&live->view.limits, in.limits);
 	return read_mounts(live, &in.mounts);
 }
 
@@ -122,7 +138,7 @@ static void env_key(const struct sandbox_book *book, uint8_t key[SHA256_SIZE])
 
 void env_seal(const struct live *live, struct buf *out)
 {
-	CLEANUP(buf_done) struct buf text = BUF_INIT(2 << 20);
+	CLEANUP(buf_done) struct buf text = BUF_INIT(8 << 20);
 	uint8_t key[SHA256_SIZE];
 	struct jsonw w;
 
@@ -146,7 +162,7 @@ int env_unseal(struct live *live, struct str sealed)
 	static const struct json_field fields[] = { JSON_FIELD(struct env_in, env, "env",
 		JSON_MAP) };
 	static const struct json_shape shape = JSON_SHAPE(struct env_in, fields);
-	CLEANUP(buf_done) struct buf text = BUF_INIT(2 << 20);
+	CLEANUP(buf_done) struct buf text = BUF_INIT(8 << 20);
 	struct env_in in = { 0 };
 	uint8_t key[SHA256_SIZE];
 	int r;

@@ -61,10 +61,11 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		"$15, $13, $16)",
 		STORE_PARAMS(P_TEXT(sb->id), P_TEXT(sb->team_id), P_TEXT(sb->template_id),
 			P_TEXT(sb->template_name), P_TEXT(job->runtime), P_INT(sb->secure),
-			P_INT(sb->cpu_count), P_INT(sb->memory_mb), P_INT(sb->disk_mb),
-			P_INT(sb->timeout_s), P_STR(buf_str(&job->metadata)),
-			P_STR(buf_str(&job->options)), P_INT(sb->started_us), P_INT(sb->end_us),
-			P_TEXT(sb->base_template), P_STR(buf_str(&job->env))),
+			P_INT(sb->limits.v[LIMIT_CPU]), P_INT(sb->limits.v[LIMIT_MEMORY]),
+			P_INT(sb->limits.v[LIMIT_DISK]), P_INT(sb->timeout_s),
+			P_STR(buf_str(&job->metadata)), P_STR(buf_str(&job->options)),
+			P_INT(sb->started_us), P_INT(sb->end_us), P_TEXT(sb->base_template),
+			P_STR(buf_str(&job->env))),
 		e);
 
 	return r < 0 ? r : store_add_event(tx, &event, e);
@@ -81,7 +82,7 @@ void rows_insert(struct store *store, const struct live *live, const char *actor
 	(void)snprintf(job->runtime, sizeof job->runtime, "%s", runtime);
 	jsonw_init(&w, &job->metadata);
 	jsonw_map(&w, NULL, &sb->metadata);
-	options_write(&sb->options, &job->options);
+	options_write(sb, &job->options);
 	if (live->env.n)
 		env_seal(live, &job->env);
 	jsonw_init(&w, &job->data);
@@ -152,7 +153,7 @@ void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, v
 {
 	struct row_job *job = job_new(sb, "system", done, arg);
 
-	options_write(&sb->options, &job->options);
+	options_write(sb, &job->options);
 	store_run(store, set_resumed, job_done, job);
 }
 
@@ -168,7 +169,7 @@ void rows_set_options(struct store *store, const struct sandbox *sb, done_fn don
 {
 	struct row_job *job = job_new(sb, "", done, arg);
 
-	options_write(&sb->options, &job->options);
+	options_write(sb, &job->options);
 	store_run(store, set_options, job_done, job);
 }
 
@@ -211,6 +212,7 @@ void rows_ended(struct store *store, const char *id, enum sandbox_end by, const 
 struct loaded {
 	struct sandbox sb;
 	char *metadata, *options, *env;
+	int64_t lines; /* of its log */
 	struct list node;
 };
 
@@ -233,9 +235,9 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 2, sb->template_id, sizeof sb->template_id);
 	store_copy_text(row, 3, sb->template_name, sizeof sb->template_name);
 	sb->secure = store_int(row, 4);
-	sb->cpu_count = store_int(row, 5);
-	sb->memory_mb = store_int(row, 6);
-	sb->disk_mb = store_int(row, 7);
+	sb->limits.v[LIMIT_CPU] = store_int(row, 5);
+	sb->limits.v[LIMIT_MEMORY] = store_int(row, 6);
+	sb->limits.v[LIMIT_DISK] = store_int(row, 7);
 	sb->timeout_s = store_int(row, 8);
 	l->metadata = store_dup_text(row, 9);
 	sb->started_us = store_int(row, 10);
@@ -248,6 +250,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	l->env = store_dup_text(row, 17);
 	sb->state = str_is(store_text(row, 18), "paused") ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 	store_copy_text(row, 19, sb->runtime, sizeof sb->runtime);
+	l->lines = store_int(row, 20);
 	list_append(&job->rows, &l->node);
 	return 0;
 }
@@ -260,7 +263,9 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 		"disk_mb, "
 		"timeout_s, metadata, started_us, end_us, options, base_template, run_started_us, "
 		"paused_us, "
-		"image, env_sealed, state, runtime FROM sandboxes WHERE state <> 'ended'",
+		"image, env_sealed, state, runtime, "
+		"(SELECT COUNT(*) FROM events WHERE subject = sandboxes.id) "
+		"FROM sandboxes WHERE state <> 'ended'",
 		NULL, 0, load_row, arg, e);
 
 	return r < 0 ? r : snap_load(tx, &job->snaps, e);
@@ -276,10 +281,15 @@ static int decode_metadata(struct live *live, const char *text)
 	static const struct json_field fields[] = { JSON_FIELD(struct metadata_in, map, "m",
 		JSON_MAP) };
 	static const struct json_shape shape = JSON_SHAPE(struct metadata_in, fields);
+	CLEANUP(buf_done) struct buf wrapped = BUF_INIT(16 << 20);
 	struct metadata_in in = { 0 };
-	char *wrapped = arena_printf(live->arena, "{\"m\":%s}", text);
-	int r = wrapped ? json_decode(live->arena, str_of(wrapped), &shape, &in, NULL) : -ENOBUFS;
+	int r;
 
+	(void)buf_adds(&wrapped, "{\"m\":");
+	(void)buf_adds(&wrapped, text);
+	(void)buf_adds(&wrapped, "}");
+	r = wrapped.failed ? -ENOBUFS
+			   : json_decode(live->arena, buf_str(&wrapped), &shape, &in, NULL);
 	live->view.metadata = in.map;
 	return r;
 }
@@ -287,10 +297,22 @@ static int decode_metadata(struct live *live, const char *text)
 static void revive(struct sandbox_book *book, const struct loaded *l)
 {
 	struct live *live = live_new(book, l->sb.id);
+	bool damaged;
 
 	live->view = l->sb;
-	if (live_use(live, str_of(l->sb.runtime), NULL) < 0 || decode_metadata(live, l->metadata) < 0 || options_read(live, str_of(l->options)) < 0 ||
-		env_unseal(live, str_of(l->env)) < 0)
+	live->log.lines = l->lines;
+	/* What it may reach comes first. Where that cannot be read it is nothing, and nobody from
+	 * outside reaches it. */
+	damaged = options_read(live, str_of(l->options)) < 0;
+	if (damaged) {
+		live->view.options = (struct sandbox_options){ .is_private = true,
+			.internet = { .is_set = true, .value = false } };
+		limit_set_default(&live->view.limits);
+	}
+	damaged |= live_use(live, str_of(l->sb.runtime), NULL) < 0;
+	damaged |= env_unseal(live, str_of(l->env)) < 0;
+	damaged |= decode_metadata(live, l->metadata) < 0;
+	if (damaged)
 		log_warn("sandbox.row_damaged", "sandbox=%s", live->view.id);
 }
 

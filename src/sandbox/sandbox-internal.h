@@ -6,6 +6,21 @@
 
 struct samples;
 
+/* How often a limit was met. */
+struct tally {
+	int64_t times, untold;
+	int64_t quiet_until_ms; /* until then nothing is written about it */
+	int64_t heard;          /* of these, counted by others too: the most that was told */
+};
+
+/* What its log may still take. */
+struct line_budget {
+	int64_t lines; /* written so far */
+	int64_t tokens, filled_ms;
+	int64_t dropped, dropped_in_all; /* since the last mark, and before it */
+	bool is_full_told;
+};
+
 struct live { /* one sandbox that the book knows */
 	struct sandbox view;
 	struct sandbox_book *book;
@@ -18,8 +33,14 @@ struct live { /* one sandbox that the book knows */
 			      * meanwhile */
 	struct list waiters; /* ops that wait until it is running or paused */
 	struct samples *samples;
+	struct tally tallies[LIMIT_KINDS];
+	struct line_budget log;
+	bool is_heard; /* the guest's counts are known */
+	int64_t cpu_periods, cpu_held;
+	double cpu_pressure;
+	int64_t connections; /* from outside, now */
 	bool is_alive, is_frozen; /* while reconciling: what the runtime says */
-	bool has_exited;          /* by itself, while its disk was being copied */
+	bool has_exited;          /* by itself, during a change */
 	bool was_booted;          /* when it was last resumed: its memory was not kept */
 	int64_t resumed_ms, paused_ms; /* when it last was; 0: never since the server started */
 	uint64_t told[8];              /* who was told that it is paused; 0: nobody */
@@ -133,7 +154,8 @@ enum {
 DEFINE_CLEANUP(struct arena, arena_free)
 
 /* options.c */
-void options_write(const struct sandbox_options *options, struct buf *out);
+/* The options, and the limits that have no column. */
+void options_write(const struct sandbox *sb, struct buf *out);
 int options_read(struct live *live, struct str json);
 /* A copy; NULL: the arena is full. */
 const struct sandbox_mount *mounts_keep(struct arena *arena, const struct sandbox_options *options);
@@ -151,6 +173,20 @@ void snap_list_free(struct list *snaps);
 /* trust.c */
 /* Makes a running one trust the server's authority; done in any case, at the latest after seconds. */
 void live_trust(struct live *live, done_fn done, void *arg);
+
+/* crossing.c */
+void live_crossed(struct live *live, enum limit_kind kind, int64_t times);
+/* Every few seconds: what was held back. */
+void crossings_step(struct live *live);
+/* It ends: what was dropped and not yet told. */
+void crossings_last(struct live *live);
+struct guest_word { /* what a guest counts: how often, since it was booted */
+	int64_t kills, refused, disk, inodes, shm, files, cpu_periods, cpu_held;
+};
+void crossings_hear(struct live *live, const struct guest_word *word);
+/* Its guest is a new one, which counts from zero. */
+void crossings_reborn(struct live *live);
+void on_crossed(void *book, const char *id, enum runtime_limit limit, uint64_t times);
 
 /* metrics.c */
 void metrics_start(struct sandbox_book *book);

@@ -9,8 +9,10 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 
 	book->config = *config;
 	list_init(&book->snaps);
-	for (size_t i = 0; i < config->runtimes.n; i++)
+	for (size_t i = 0; i < config->runtimes.n; i++) {
 		runtime_on_exited(config->runtimes.v[i], on_exited, book);
+		runtime_on_crossed(config->runtimes.v[i], on_crossed, book);
+	}
 	return book;
 }
 
@@ -206,6 +208,7 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 		.arg = arg };
 	(void)snprintf(ending->why, sizeof ending->why, "%s", why);
 	live->view.state = SANDBOX_ENDING;
+	crossings_last(live);
 	loop_timer_cancel(&live->timer);
 	book->in_flight++;
 	CRASH_POINT("kill.asked");
@@ -220,7 +223,8 @@ static void on_timeout(void *arg)
 {
 	struct live *live = arg;
 	enum sandbox_timeout how = live->view.options.on_timeout;
-	struct sandbox_pause pause = { .keep_memory = how == SANDBOX_TIMEOUT_PAUSE };
+	struct sandbox_pause pause = { .keep_memory = how == SANDBOX_TIMEOUT_PAUSE,
+		.or_files = true };
 
 	/* Another look at the wall clock: it may have been set back since the timer was. */
 	if (live->view.state != SANDBOX_RUNNING)
@@ -248,10 +252,11 @@ void live_saved(struct live *live, int r)
 static void on_exited(void *arg, const char *id, const struct err *why)
 {
 	struct sandbox_book *book = arg;
-	struct live *live = live_find(book, NULL, str_of(id));
+	struct live *live = map_get(&book->by_id, str_of(id));
 
-	/* During a change the one who makes it finds out. */
-	if (live && live->saving)
+	/* During a change the one who makes it finds out, or else is told when it is made. */
+	if (live && (live->saving || live->view.state == SANDBOX_STARTING ||
+			    live->view.state == SANDBOX_RESUMING))
 		live->has_exited = true;
 	else if (live && (live->view.state == SANDBOX_RUNNING ||
 				 (live->view.state == SANDBOX_PAUSED && !live->view.image[0])))
@@ -416,6 +421,14 @@ void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 		op_start(&k->op, book, NULL, str_of(live->view.id), kill_run);
 	}
 	tell_later(book, &none, join_one, join);
+}
+
+void sandbox_note_denied(struct sandbox_book *book, const char *id, uint64_t packets)
+{
+	struct live *live = map_get(&book->by_id, str_of(id));
+
+	if (live)
+		live->view.denied_packets = packets;
 }
 
 /* ---- standing still before the end ---- */

@@ -1,12 +1,13 @@
 /* sandbox - the life of a sandbox: made, running or paused until its time is up or somebody ends
  * it. Owns:   the state machine, the sandboxes and snapshots tables, time-outs, ids and tokens,
  * metrics' samples, reconciling at start. Uses:   base, loop, json, http (to ask a guest), store,
- * runtime, template. Never:  answers HTTP, mounts or kills: the runtime acts, this room decides and
- * records. */
+ * runtime, template, limit, observe. Never:  answers HTTP, mounts or kills: the runtime acts, this
+ * room decides and records. */
 #pragma once
 
 #include "base/base.h"
 #include "json/json.h"
+#include "limit/limit.h"
 #include "runtime/runtime.h"
 #include "store/store.h"
 #include "template/template.h"
@@ -69,8 +70,10 @@ struct sandbox { /* a view: read it, keep nothing of it beyond the callback */
 	char runtime[RUNTIME_NAME_SIZE];
 	enum sandbox_state state;
 	bool secure;
-	int64_t cpu_count, memory_mb, disk_mb, timeout_s;
+	struct limit_set limits;
+	int64_t timeout_s;
 	int64_t started_us, run_started_us, end_us, paused_us; /* wall clock */
+	uint64_t denied_packets; /* that the kernel refused it, as of a few seconds ago */
 	struct json_map metadata;
 	struct sandbox_options options;
 };
@@ -83,6 +86,8 @@ struct sandbox_spec {
 	bool secure;
 	struct json_map metadata, env_vars; /* borrowed for the call, as the options' strings are */
 	struct sandbox_options options;
+	struct limit_set limits;          /* asked for; 0: as the template says */
+	const struct limit_set *ceilings; /* of the team; NULL: the usual ones */
 };
 
 struct sandbox_limits {
@@ -90,6 +95,7 @@ struct sandbox_limits {
 	int64_t max_running; /* of one team at once */
 };
 
+struct observe_log;
 struct sandbox_book;
 struct sandbox_book_config {
 	struct loop *loop;
@@ -98,6 +104,7 @@ struct sandbox_book_config {
 	struct template_book *templates;
 	struct sandbox_limits limits;
 	uint8_t seed[SHA256_SIZE]; /* tokens are derived from it, so none is stored */
+	struct observe_log *events;
 	/* PEM: what sandboxes with header rules shall trust; empty: nothing. Borrowed. */
 	struct str authority;
 };
@@ -110,8 +117,8 @@ void sandbox_reconcile(struct sandbox_book *book, done_fn done, void *arg);
 
 /* 0: can create. */
 int sandbox_ready(const struct sandbox_book *book, struct err *e);
-/* -ENOENT template, -EINVAL (no such runtime, among others), -ERANGE time-out, -EDQUOT too many at
- * once, -EOPNOTSUPP this host cannot run that runtime, else infrastructure. */
+/* -ENOENT template, -EINVAL (no such runtime, among others), -ERANGE time-out or limits, -EDQUOT
+ * too many at once, -EOPNOTSUPP this host cannot run that runtime, else infrastructure. */
 typedef void (*sandbox_created_fn)(void *arg, int r, const struct sandbox *sb, const struct err *e);
 void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
 	sandbox_created_fn fn, void *arg);
@@ -145,16 +152,19 @@ void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct 
 	int64_t timeout_s, done_fn done, void *arg);
 /* Ends them all (serve --stop-sandboxes). */
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg);
+/* What the kernel has counted of it. */
+void sandbox_note_denied(struct sandbox_book *book, const char *id, uint64_t packets);
 /* Done when no change of any sandbox is under way: then the book may be freed. A change that takes
  * seconds is not waited for. */
 void sandbox_settle(struct sandbox_book *book, done_fn done, void *arg);
 
 struct sandbox_pause {
 	bool keep_memory; /* else its files stay and its processes go */
+	bool or_files;    /* no more memory may be kept: its files, then, rather than a failure */
 	struct str asker; /* whom the answer reaches, such as a connection; empty: nobody */
 };
 /* Who asks while it is being paused so, or right after and was not told yet, shares in that.
- * -EEXIST: it was paused already. */
+ * -EEXIST: it was paused already. -EDQUOT: as many are paused with their memory as may run. */
 void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id,
 	const struct sandbox_pause *how, done_fn done, void *arg);
 /* Brings a paused one back for timeout_s; a running one only gets its end moved later. Waits for a
@@ -195,7 +205,8 @@ struct sandbox_snapshot { /* a view */
 	char alias[TEMPLATE_NAME_SIZE]; /* empty: unnamed */
 	char tag[TEMPLATE_NAME_SIZE], base_template[TEMPLATE_NAME_SIZE],
 		sandbox_id[SANDBOX_ID_SIZE];
-	char runtime[RUNTIME_NAME_SIZE]; /* what starts from it runs on, unless another is asked for */
+	char runtime[RUNTIME_NAME_SIZE]; /* what starts from it runs on, unless another is asked for
+					  */
 	int64_t cpu_count, memory_mb, disk_mb, created_us;
 };
 typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snapshot *snap,
@@ -226,11 +237,28 @@ typedef void (*sandbox_forked_fn)(void *arg, int r, const struct sandbox *sb, co
 void sandbox_fork(struct sandbox_book *book, const char *team_id, struct str id,
 	const struct sandbox_fork *how, sandbox_forked_fn each, done_fn done, void *arg);
 
+/* ---- limits ---- */
+/* One connection more from outside, until sandbox_leave. -EDQUOT: it has as many as it may; a
+ * quarter of them is the guest's port's alone. */
+int sandbox_enter(struct sandbox_book *book, const struct sandbox *sb, int port, struct err *e);
+void sandbox_leave(struct sandbox_book *book, const char *id); /* it may be gone */
+/* How often it came up against each of its limits, since it or the server started. -ENOENT. */
+struct sandbox_crossings {
+	int64_t times[LIMIT_KINDS];
+	int64_t connections; /* now */
+	int64_t lines_dropped;
+};
+int sandbox_crossings(const struct sandbox_book *book, const char *id,
+	struct sandbox_crossings *ret);
+
 /* ---- metrics ---- */
 struct sandbox_sample {
 	int64_t at_us;
 	double cpu_pct;
+	double cpu_held_pct; /* of its periods, in which it was held back */
 	int64_t mem_used, mem_total, mem_cache, disk_used, disk_total;
+	int64_t inodes_used, inodes_total, shm_used, shm_total, processes, connections;
+	int64_t oom_kills, processes_refused; /* since it was booted */
 };
 /* Oldest first, of a running or paused one. */
 void sandbox_each_sample(const struct sandbox_book *book, const char *team_id, struct str id,
@@ -240,6 +268,7 @@ void sandbox_each_sample(const struct sandbox_book *book, const char *team_id, s
 struct sandbox_log_line {
 	int64_t seq, at_us;
 	struct str actor, kind, data; /* data is a JSON object */
+	struct str cause;             /* empty: none */
 };
 struct sandbox_log_query {
 	int64_t from_us, to_us, limit;

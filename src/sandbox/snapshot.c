@@ -207,9 +207,9 @@ static void describe(struct snapshot *p, const struct sandbox *sb)
 	(void)snprintf(s->base_template, sizeof s->base_template, "%s", sb->base_template);
 	(void)snprintf(s->sandbox_id, sizeof s->sandbox_id, "%s", sb->id);
 	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
-	s->cpu_count = sb->cpu_count;
-	s->memory_mb = sb->memory_mb;
-	s->disk_mb = sb->disk_mb;
+	s->cpu_count = sb->limits.v[LIMIT_CPU];
+	s->memory_mb = sb->limits.v[LIMIT_MEMORY];
+	s->disk_mb = sb->limits.v[LIMIT_DISK];
 	s->created_us = time_wall_us();
 }
 

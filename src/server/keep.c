@@ -42,9 +42,13 @@ static int wait_for(pid_t server, bool *asked)
 	}
 }
 
-static bool has_crashed(int status)
+/* The first one that cannot start says why, and that is that. One that takes over from another may
+ * come too early (the old warden still leaves, the disk is full): the next is luckier. */
+static bool has_crashed(int status, bool is_first)
 {
-	return WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == KEEP_EXIT_AGAIN);
+	return WIFSIGNALED(status) ||
+	       (WIFEXITED(status) && (WEXITSTATUS(status) == KEEP_EXIT_AGAIN ||
+					     (!is_first && WEXITSTATUS(status) != 0)));
 }
 
 /* Pauses grow while it dies young, so that a server that cannot live does not eat the machine. */
@@ -83,10 +87,11 @@ pid_t keep_serving(void)
 			return keeper;
 		}
 		status = wait_for(server, &asked);
-		if (asked || !has_crashed(status))
+		if (asked || !has_crashed(status, pause_ms == 0))
 			end_as(status);
-		log_error("server.died", "pid=%d signal=%d: starting it again", (int)server,
-			WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+		log_error("server.died", "pid=%d signal=%d status=%d: starting it again",
+			(int)server, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+			WIFEXITED(status) ? WEXITSTATUS(status) : 0);
 		pause_before_next(time_now_ms() - from_ms, &pause_ms);
 	}
 }

@@ -3,15 +3,21 @@
 
 #include <arpa/inet.h>
 
+enum {
+	COUNT_MS = 5000, /* how old the kernel's counts may be */
+};
+
 struct outward {
 	struct outward_config config;
 	struct egress *egress;
+	struct loop_timer count;
 };
 
-/* Whose files alone are left has no processes that could have sent anything. */
+/* Whose files alone are left has no processes that could have sent anything, and the address of one
+ * that ends may be the next one's already. */
 static bool has_processes(const struct sandbox *sb)
 {
-	return sb->state != SANDBOX_PAUSED || !sb->image[0];
+	return sb->state != SANDBOX_ENDING && (sb->state != SANDBOX_PAUSED || !sb->image[0]);
 }
 
 static bool find(void *arg, uint32_t address, struct egress_sandbox *ret)
@@ -48,6 +54,30 @@ static void on_denied(void *arg, const struct runtime_denial *what)
 		(unsigned)what->port);
 }
 
+static void counted(void *arg, const char *id, uint64_t packets)
+{
+	struct outward *o = arg;
+
+	sandbox_note_denied(o->config.sandboxes, id, packets);
+}
+
+static void all_counted(void *arg, int r, const struct err *e)
+{
+	struct outward *o = arg;
+
+	if (r < 0)
+		log_debug("egress.count", "err=%s", log_quote(str_of(e->msg)));
+	else
+		loop_timer_set(&o->count, loop_now_ms(o->config.loop) + COUNT_MS);
+}
+
+static void count_denials(void *arg)
+{
+	struct outward *o = arg;
+
+	runtime_denied(o->config.runtime, counted, all_counted, o);
+}
+
 int outward_new(const struct outward_config *config, struct outward **ret, struct err *e)
 {
 	struct outward *o = XNEW(struct outward);
@@ -75,6 +105,7 @@ struct outward *outward_free(struct outward *o)
 {
 	if (!o)
 		return NULL;
+	loop_timer_cancel(&o->count);
 	o->egress = egress_free(o->egress);
 	free(o);
 	return NULL;
@@ -90,6 +121,13 @@ int outward_start(struct outward *o, struct err *e)
 		return 0;
 	if (r < 0)
 		return r;
+	loop_timer_init(&o->count, o->config.loop, count_denials, o);
+	loop_timer_set(&o->count, loop_now_ms(o->config.loop) + COUNT_MS);
 	own = (struct egress_sockets){ sockets.dns_udp_fd, sockets.dns_tcp_fd, sockets.proxy_fd };
 	return egress_start(o->egress, &own, e);
+}
+
+const struct egress *outward_egress(const struct outward *o)
+{
+	return o->egress;
 }

@@ -21,3 +21,4 @@ int outward_new(const struct outward_config *config, struct outward **ret, struc
 struct outward *outward_free(struct outward *outward);
 /* Once the runtime is ready. Without a network there is nothing to do, which is fine. */
 int outward_start(struct outward *outward, struct err *e);
+const struct egress *outward_egress(const struct outward *outward);

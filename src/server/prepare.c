@@ -1,6 +1,7 @@
 #include "server/prepare.h"
 #include "http/http.h"
 #include "server/block.h"
+#include "server/calls.h"
 #include "server/template-make.h"
 #include "warden/proto.h"
 
@@ -67,8 +68,12 @@ static int make_dirs(const struct prepared *p, struct err *e)
 	static const char *const own[] = { "state", "volumes" };
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++) {
 		r = dir_make(p->data_fd, dirs[i].name, dirs[i].mode, e);
+		/* Also one that was there: a restored backup may have forgotten. */
+		if (r >= 0 && fchmodat(p->data_fd, dirs[i].name, dirs[i].mode, 0) < 0)
+			r = err_sys(e, -errno, "close the directory %s", dirs[i].name);
+	}
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(own); i++)
 		if (fchownat(p->data_fd, own[i], WARDEN_FIRST_UID, WARDEN_FIRST_UID, 0) < 0)
 			r = err_sys(e, -errno, "give the directory %s to the server's user",
@@ -392,5 +397,6 @@ int drop_root(const struct prepared *p, struct err *e)
 		return err_sys(e, -errno, "give up new privileges");
 	if (setresuid(1, 1, 1) == 0) /* which even the root of its own block may no longer */
 		return err_set(e, -EPERM, "root could not be given up");
-	return 0;
+	(void)umask(077);
+	return calls_limit(e);
 }

@@ -2,9 +2,11 @@
 
 #include "access/access.h"
 #include "api/api.h"
+#include "base/confine.h"
 #include "edge/edge.h"
 #include "http/http.h"
 #include "loop/loop.h"
+#include "observe/observe.h"
 #include "runtime/runtime.h"
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
@@ -21,6 +23,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 enum {
 	STOP_MS = 3000,  /* how long open exchanges may take to finish */
@@ -34,6 +37,7 @@ struct server {
 	struct prepared prepared;
 	struct loop *loop;
 	struct store *store;
+	struct observe_log *events;
 	struct access_book *access;
 	struct template_book *templates;
 	struct secret_book *secrets;
@@ -69,8 +73,12 @@ static void settled(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
 
-	if (r < 0)
+	if (r < 0) {
+		/* What is still under way would outlive what it works on. The next start finishes
+		 * it, as after a crash. */
 		log_error("stop.unsettled", "err=%s", log_quote(str_of(e->msg)));
+		_exit(s->exit_code);
+	}
 	loop_stop(s->loop);
 }
 
@@ -99,6 +107,7 @@ static void http_stopped(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
 
+	runtime_hang_up(&s->runtimes);
 	if (s->tls)
 		tls_server_drain(s->tls, loop_now_ms(s->loop) + DRAIN_MS, replies_sent, s);
 	else
@@ -256,10 +265,12 @@ static int open_books(struct server *s, struct err *e)
 		r = tls_authority_open(AT_FDCWD, STATE_DIR "/egress-ca.pem", &s->authority, e);
 	if (r < 0)
 		return err_wrap(e, r, "data directory %s", s->config.data);
+	s->events = observe_log_new(s->store);
 	books = (struct sandbox_book_config){
 		.loop = s->loop,
 		.store = s->store,
 		.runtimes = s->runtimes,
+		.events = s->events,
 		.templates = s->templates,
 		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
 		.authority = tls_authority_certificate(s->authority),
@@ -331,6 +342,7 @@ static int wire(struct server *s, struct err *e)
 	api.volumes = s->volumes;
 	api.sandboxes = s->sandboxes;
 	api.templates = s->templates;
+	api.egress = outward_egress(s->outward);
 	s->api = api_new(&api);
 	s->edge = edge_new(s->sandboxes);
 	return 0;
@@ -354,6 +366,7 @@ static void server_done(struct server *s)
 	s->authority = tls_authority_free(s->authority);
 	runtime_set_free(&s->runtimes);
 	s->runtime = NULL;
+	s->events = observe_log_free(s->events);
 	s->store = store_free(s->store);
 	s->loop = loop_free(s->loop);
 	prepared_done(&s->prepared);
@@ -429,6 +442,8 @@ int server_main(int argc, char **argv)
 		return 2;
 	}
 	log_init(level_of(s.config.log_level), STDERR_FILENO);
+	confine_memory();
+	(void)umask(022); /* whatever root's is: the data directory's modes are ours */
 	s.on_terminal = isatty(STDOUT_FILENO);
 	r = serve(&s, &e);
 	if (r < 0) {

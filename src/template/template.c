@@ -7,23 +7,21 @@
 #include <sys/stat.h>
 
 struct template_toml {
-	struct json_int cpu, memory_mb, disk_mb, max_pids;
+	struct limit_in limits;
 	struct str user, workdir, start, runtime;
 };
 
-static const struct json_field toml_fields[] = {
-	JSON_FIELD(struct template_toml, cpu, "cpu", JSON_INT, .min = 1, .max = 256),
-	JSON_FIELD(struct template_toml, memory_mb, "memory_mb", JSON_INT, .min = 128,
-		.max = 1 << 22),
-	JSON_FIELD(struct template_toml, disk_mb, "disk_mb", JSON_INT, .min = 64, .max = 1 << 24),
-	JSON_FIELD(struct template_toml, max_pids, "max_pids", JSON_INT, .min = 16, .max = 1 << 22),
-	JSON_FIELD(struct template_toml, user, "user", JSON_STR, .max = 63),
+static const struct json_field toml_fields[] = { JSON_FIELD(struct template_toml, user, "user",
+							 JSON_STR, .max = 63),
 	JSON_FIELD(struct template_toml, workdir, "workdir", JSON_STR,
 		.max = TEMPLATE_TEXT_SIZE - 1),
 	JSON_FIELD(struct template_toml, start, "start", JSON_STR, .max = TEMPLATE_TEXT_SIZE - 1),
 	JSON_FIELD(struct template_toml, runtime, "runtime", JSON_STR,
 		.max = TEMPLATE_RUNTIME_SIZE - 1),
-};
+#define LIMIT_FIELD(kind, name, key, unit, least, most, standard, ceiling)              \
+	JSON_FIELD(struct template_toml, limits.v[kind], key, JSON_INT, .min = (least), \
+		.max = (most)),
+	LIMIT_TABLE(LIMIT_FIELD) };
 static const struct json_shape toml_shape = JSON_SHAPE(struct template_toml, toml_fields);
 
 int template_book_new(const char *dir, struct template_book **ret, struct err *e)
@@ -82,19 +80,11 @@ static void copy_text(char *to, size_t size, struct str from)
 	(void)snprintf(to, size, "%.*s", STR_ARG(from));
 }
 
-static int64_t or_default(struct json_int v, int64_t otherwise)
-{
-	return v.is_set ? v.value : otherwise;
-}
-
 static void fill(struct template *t, const char *name, const struct template_toml *toml)
 {
-	*t = (struct template){
-		.cpu = or_default(toml->cpu, 2),
-		.memory_mb = or_default(toml->memory_mb, 1024),
-		.disk_mb = or_default(toml->disk_mb, 10240),
-		.max_pids = or_default(toml->max_pids, 4096),
-	};
+	*t = (struct template){ 0 };
+	limit_set_read(&toml->limits, &t->limits);
+	limit_set_default(&t->limits);
 	copy_text(t->name, sizeof t->name, str_of(name));
 	id_of(name, t->id);
 	copy_text(t->user, sizeof t->user, toml->user.n ? toml->user : STR("user"));

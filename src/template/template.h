@@ -1,7 +1,7 @@
 /* template - what a sandbox starts from.
  * Owns:   the templates directory: DIR/NAME/rootfs (a file tree) and DIR/NAME/template.toml; the
  *         template_tags table, further names for what a directory holds.
- * Uses:   base, loop, json (TOML), store.
+ * Uses:   base, loop, json (TOML), store, limit.
  * Never:  mounts or changes a tree; the runtime does that by the template's name.
  *
  * A second template is put beside the first by making its directory; it is found at the next use.
@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "limit/limit.h"
 #include "store/store.h"
 
 enum {
@@ -24,10 +25,10 @@ struct template
 	char name[TEMPLATE_NAME_SIZE];
 	char user[64];
 	char workdir[TEMPLATE_TEXT_SIZE];
-	char start[TEMPLATE_TEXT_SIZE]; /* shell line run at boot; empty: none */
+	char start[TEMPLATE_TEXT_SIZE];      /* shell line run at boot; empty: none */
 	char runtime[TEMPLATE_RUNTIME_SIZE]; /* what runs it; empty: the server's default */
-	int64_t cpu, memory_mb, disk_mb, max_pids;
-	int64_t made_us; /* of its directory */
+	struct limit_set limits;             /* all said */
+	int64_t made_us;                     /* of its directory */
 };
 
 struct template_book;

@@ -29,17 +29,18 @@ TEST(a_template_is_found_by_name_and_id_in_every_spelling)
 	ASSERT(mkdtemp(dir));
 	put(dir, "base",
 		"cpu = 4\nmemory_mb = 512\nuser = \"root\"\nworkdir = '/srv'\nstart = \"sleep "
-		"1\"\n");
+		"1\"\nruntime = \"gvisor\"\n");
 	ASSERT_EQ(template_book_new(dir, &book, &e), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(spellings); i++) {
 		ASSERT_EQ(template_find(book, str_of(spellings[i]), &t, &e), 0);
 		ASSERT_STR(t.name, "base");
 	}
-	ASSERT_EQ(t.cpu, 4);
-	ASSERT_EQ(t.memory_mb, 512);
+	ASSERT_EQ(t.limits.v[LIMIT_CPU], 4);
+	ASSERT_EQ(t.limits.v[LIMIT_MEMORY], 512);
 	ASSERT_STR(t.user, "root");
 	ASSERT_STR(t.workdir, "/srv");
 	ASSERT_STR(t.start, "sleep 1");
+	ASSERT_STR(t.runtime, "gvisor");
 	ASSERT_EQ(template_find(book, str_of(t.id), &by_id, &e), 0);
 	ASSERT_STR(by_id.name, "base");
 	(void)dir_remove_tree(AT_FDCWD, dir, &e);

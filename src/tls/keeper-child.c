@@ -1,6 +1,7 @@
 /* Runs between fork and the end of the server, as whoever started it. It takes one byte and gives
  * back two open files: it has nothing to parse, allocates nothing and knows two paths. */
 #include "tls/tls-internal.h"
+#include "base/confine.h"
 
 #include <linux/capability.h>
 #include <linux/close_range.h>
@@ -13,12 +14,8 @@
  * give up, and the calls fail without harm. */
 static void keep_reading_only(void)
 {
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[2] = { { 0 } };
-
 	(void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-	data[0].effective = data[0].permitted = 1U << CAP_DAC_READ_SEARCH;
-	(void)syscall(SYS_capset, &head, data);
+	(void)confine_capabilities(UINT64_C(1) << CAP_DAC_READ_SEARCH, NULL);
 }
 
 /* Only the socket stays open: the keeper must not keep a lock or a port of the server's. */

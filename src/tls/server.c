@@ -1,6 +1,8 @@
 /* Accepting, limits, stopping. */
 #include "tls/tls-internal.h"
 
+#include <arpa/inet.h>
+
 static void on_drain_timer(void *arg);
 
 static void set_defaults(struct tls_limits *l)
@@ -89,6 +91,19 @@ struct stream *tls_server_connect(struct tls_server *server, int fd, const char 
 	if (server->peers)
 		ssl = peers_connection(server->peers, fd, name);
 	return stream_connect(server, fd, ssl, name, fn, arg);
+}
+
+bool peer_is_local(const struct sockaddr_storage *peer)
+{
+	const struct sockaddr_in6 *in6 = (const void *)peer;
+	const struct sockaddr_in *in4 = (const void *)peer;
+
+	if (peer->ss_family == AF_INET)
+		return ntohl(in4->sin_addr.s_addr) >> 24 == 127;
+	if (peer->ss_family != AF_INET6)
+		return peer->ss_family == AF_UNIX;
+	return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
+	       (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127);
 }
 
 /* ---- stopping ---- */

@@ -7,7 +7,6 @@
  * close_notify, and what is cut stays cut, on either side. */
 #include "tls/tls-internal.h"
 
-#include <arpa/inet.h>
 #include <openssl/err.h>
 
 enum {
@@ -411,19 +410,6 @@ static void begin_handshake(struct stream *s, SSL_CTX *context)
 	shake_hands(s);
 }
 
-static bool is_loopback(const struct sockaddr_storage *peer)
-{
-	const struct sockaddr_in6 *in6 = (const void *)peer;
-	const struct sockaddr_in *in4 = (const void *)peer;
-
-	if (peer->ss_family == AF_INET)
-		return ntohl(in4->sin_addr.s_addr) >> 24 == 127;
-	if (peer->ss_family != AF_INET6)
-		return peer->ss_family == AF_UNIX;
-	return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr) ||
-	       (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr) && in6->sin6_addr.s6_addr[12] == 127);
-}
-
 static void refuse_plain(struct stream *s)
 {
 	static const char text[] =
@@ -457,7 +443,7 @@ static void look_at_first_byte(struct stream *s)
 		cut(s);
 	else if (first == FIRST_BYTE_OF_TLS)
 		begin_handshake(s, identity_context(s->server->identity));
-	else if (is_loopback(&s->carriage->peer))
+	else if (peer_is_local(&s->carriage->peer))
 		hand_over(s);
 	else
 		refuse_plain(s);

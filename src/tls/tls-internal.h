@@ -60,6 +60,7 @@ struct tls_server {
 };
 
 void server_stream_gone(struct tls_server *server);
+bool peer_is_local(const struct sockaddr_storage *peer); /* a client on this machine */
 
 /* ---- stream.c ---- */
 /* Takes an accepted descriptor. */

@@ -15,6 +15,7 @@ enum {
 	MIB = 1 << 20,
 	RESERVE_MIB = 128, /* a full disk below the pool would end every sandbox in it */
 	SHUTDOWN_WITHOUT_FLUSH = 2,
+	MAX_BLANKS = 32,
 	SEED_VERSION = 2, /* part of a blank's name: raise it when what mkfs is told changes */
 };
 
@@ -89,21 +90,31 @@ static uint32_t seed_hash(const struct disk *disk)
 	return hash;
 }
 
-static int make_blank(const struct disk *disk, const char *name, uint64_t mib, struct err *e)
+static uint64_t mib_of(struct disk_size size)
 {
+	return (size.bytes + MIB - 1) / MIB;
+}
+
+static int make_blank(const struct disk *disk, const char *name, struct disk_size size,
+	struct err *e)
+{
+	uint64_t mib = mib_of(size);
+	char inodes[24];
 	/* A small journal: without one, ext4 becomes slow after mass deletes. All tables together
 	 * at the front, not written ahead, and no backups of what nobody will ever repair: a blank
 	 * of 10 GiB is 140 KiB in four pieces, which is what every sandbox pays for. */
 	static const char extended[] = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,"
 				       "packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0";
-	static const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-J",
+	const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-J",
 		"size=4", "-G", "4096", "-O", "sparse_super2,^resize_inode", "-E", extended, "-d",
-		".seed", ".blank", NULL };
+		".seed", size.inodes ? "-N" : ".blank", size.inodes ? inodes : NULL, ".blank",
+		NULL };
 	cleanup_close int fd = -EBADF;
 	int r = make_layer(disk, ".seed", NULL, e);
 
 	if (r < 0)
 		return r;
+	(void)snprintf(inodes, sizeof inodes, "%" PRIu64, size.inodes);
 	(void)unlinkat(disk->dir_fd, ".blank", 0);
 	fd = openat(disk->dir_fd, ".blank", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || ftruncate(fd, (off_t)(mib * MIB)) < 0)
@@ -117,20 +128,46 @@ static int make_blank(const struct disk *disk, const char *name, uint64_t mib, s
 	return 0;
 }
 
-static int open_blank(const struct disk *disk, uint64_t bytes, struct err *e)
+/* Sizes come from requests: a few blanks are kept, and the one made longest ago goes. A copy does
+ * not need what it was copied from. */
+static void trim_blanks(const struct disk *disk)
 {
-	uint64_t mib = (bytes + MIB - 1) / MIB;
-	char name[64];
+	int fd = openat(disk->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	char oldest[NAME_MAX + 1] = "";
+	struct timespec at = { 0 };
+	struct dirent *entry;
+	struct stat st;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!str_has_prefix(str_of(entry->d_name), STR(BLANK_PREFIX)) ||
+			fstatat(disk->dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (n++ == 0 || st.st_mtim.tv_sec < at.tv_sec) {
+			at = st.st_mtim;
+			(void)snprintf(oldest, sizeof oldest, "%s", entry->d_name);
+		}
+	}
+	if (dir)
+		(void)closedir(dir);
+	if (n > MAX_BLANKS)
+		(void)unlinkat(disk->dir_fd, oldest, 0);
+}
+
+static int open_blank(const struct disk *disk, struct disk_size size, struct err *e)
+{
+	char name[80];
 	int fd, r;
 
-	(void)snprintf(name, sizeof name, BLANK_PREFIX "%" PRIu64 "-%08x" IMAGE_SUFFIX, mib,
-		seed_hash(disk));
+	(void)snprintf(name, sizeof name, BLANK_PREFIX "%" PRIu64 "-%" PRIu64 "-%08x" IMAGE_SUFFIX,
+		mib_of(size), size.inodes, seed_hash(disk));
 	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0)
 		return fd;
-	r = make_blank(disk, name, mib, e);
+	r = make_blank(disk, name, size, e);
 	if (r < 0)
 		return r;
+	trim_blanks(disk);
 	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? err_sys(e, -errno, "open %s", name) : fd;
 }
@@ -208,7 +245,8 @@ int disk_begin(struct disk *disk, const char *key, struct image *ret, struct err
 	return fd < 0 ? err_sys(e, -errno, "create %s", ret->name) : fd;
 }
 
-int disk_copy(struct disk *disk, const char *key, uint64_t bytes, struct image *ret, struct err *e)
+int disk_copy(struct disk *disk, const char *key, struct disk_size size, struct image *ret,
+	struct err *e)
 {
 	cleanup_close int from = -EBADF, to = -EBADF;
 
@@ -216,7 +254,7 @@ int disk_copy(struct disk *disk, const char *key, uint64_t bytes, struct image *
 		name_image(disk->dir_fd, key, false, ret);
 		return make_layer(disk, ret->name, NULL, e);
 	}
-	from = open_blank(disk, bytes, e);
+	from = open_blank(disk, size, e);
 	if (from < 0)
 		return from;
 	to = disk_begin(disk, key, ret, e);
@@ -245,9 +283,9 @@ static int mount_ext4(int loop, int *ret, struct err *e)
 	return 0;
 }
 
-int disk_prepare(struct disk *disk, uint64_t bytes, struct err *e)
+int disk_prepare(struct disk *disk, struct disk_size size, struct err *e)
 {
-	cleanup_close int fd = disk_has_images(disk) ? open_blank(disk, bytes, e) : -EBADF;
+	cleanup_close int fd = disk_has_images(disk) ? open_blank(disk, size, e) : -EBADF;
 
 	return disk_has_images(disk) && fd < 0 ? fd : 0;
 }

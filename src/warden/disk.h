@@ -25,6 +25,15 @@ struct disk {
 		.dir_fd = -EBADF, .host_fd = -EBADF, .control_fd = -EBADF \
 	}
 
+struct disk_size {
+	uint64_t bytes;
+	uint64_t inodes; /* 0: as mkfs thinks best */
+};
+static inline bool disk_size_eq(struct disk_size a, struct disk_size b)
+{
+	return a.bytes == b.bytes && a.inodes == b.inodes;
+}
+
 struct image {
 	char name[64]; /* empty: none */
 	int dir_fd;    /* where it is; the disk's */
@@ -45,14 +54,15 @@ void disk_close(struct disk *disk);
 bool disk_has_images(const struct disk *disk); /* else plain directories */
 
 /* Makes the blank image of that size, if there is none yet. */
-int disk_prepare(struct disk *disk, uint64_t bytes, struct err *e);
+int disk_prepare(struct disk *disk, struct disk_size size, struct err *e);
 /* -ENOSPC when the host's disk is so full that one more sandbox would harm the others. */
 int disk_check_room(const struct disk *disk, struct err *e);
 /* Makes an empty image for the key, to be copied into: the descriptor. */
 int disk_begin(struct disk *disk, const char *key, struct image *ret, struct err *e);
 /* The three parts of making an image ready, so that none keeps a request waiting for long: copy the
  * blank, attach the copy to a device, mount that. */
-int disk_copy(struct disk *disk, const char *key, uint64_t bytes, struct image *ret, struct err *e);
+int disk_copy(struct disk *disk, const char *key, struct disk_size size, struct image *ret,
+	struct err *e);
 int disk_attach(struct disk *disk, struct image *image, struct err *e);
 int disk_mount(struct disk *disk, struct image *image, struct err *e);
 /* Makes a layer that was in use before fit for the next overlay. */

@@ -32,6 +32,7 @@ static void answer_waiters(struct slot *slot, const struct err *why)
 
 void slot_let_go(struct slot *slot)
 {
+	crossings_end(slot);
 	loop_io_remove(&slot->exit_io);
 	loop_io_remove(&slot->guest_io);
 	close_fdp(&slot->pid_fd);
@@ -54,6 +55,8 @@ static void slot_gone(struct slot *slot, const struct err *why)
 	birth_free(slot);
 	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
 		(void)map_remove(&w->by_id, str_of(slot->id));
+	if (slot->wanted_id[0] && map_get(&w->by_id, str_of(slot->wanted_id)) == slot)
+		(void)map_remove(&w->by_id, str_of(slot->wanted_id));
 	policy_leave(slot);
 	net_release(&w->network, slot->number);
 	loop_timer_cancel(&slot->timer);
@@ -234,7 +237,7 @@ static void start_held(struct slot *slot)
 	int r = slot->engine == WARDEN_GVISOR ? engine_take_door(slot, &e) : 0;
 
 	if (r >= 0)
-		r = slot_start(slot, slot->settings_fd, &e);
+		r = slot_start(slot, slot->wanted_id, slot->settings_fd, &e);
 	close_fdp(&slot->settings_fd);
 	slot->settings_fd = -EBADF;
 	if (r < 0)

@@ -1,7 +1,7 @@
-/* Sandboxes that another program of the host runs: gVisor's runsc, runc, crun. To the warden they are
- * slots like all others, with the same cgroups, user ids, network, disk and end: the guest that waits
- * in the slot starts that program instead of being the sandbox itself, and has no more rights than
- * the slot has. What is left to do here is the way in. */
+/* Sandboxes that another program of the host runs: gVisor's runsc, runc, crun. To the warden they
+ * are slots like all others, with the same cgroups, user ids, network, disk and end: the guest that
+ * waits in the slot starts that program instead of being the sandbox itself, and has no more rights
+ * than the slot has. What is left to do here is the way in. */
 #include "warden/run.h"
 #include "warden/warden.h"
 
@@ -68,7 +68,8 @@ int engine_door(const struct slot *slot, struct err *e)
 	return fd < 0 ? err_sys(e, -errno, "clone the door") : fd;
 }
 
-/* Whatever lies there, only a socket is taken, and as itself: a link would lead the server astray. */
+/* Whatever lies there, only a socket is taken, and as itself: a link would lead the server astray.
+ */
 static int take_socket(const struct slot *slot, int door, int dir, const char *name, struct err *e)
 {
 	uid_t server = (uid_t)slot->w->options->server_uid;

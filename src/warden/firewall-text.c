@@ -12,12 +12,21 @@ static void add_sets(struct buf *out)
 			    "\tset denied {\n\t\ttypeof iif\n\t\tcounter\n\t}\n"
 			    "\tset told {\n\t\ttypeof iif\n\t\tsize 4096\n"
 			    "\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n"
+			    "\tset asking {\n\t\ttypeof iif\n\t\tsize 4096\n"
+			    "\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n"
+			    "\tset opened {\n\t\ttypeof iif\n\t\tsize 65535\n"
+			    "\t\tflags dynamic\n\t}\n"
 			    "\tmap reach {\n\t\ttypeof iif : verdict\n\t}\n");
 }
 
+/* The kernel keeps all connections of the host in one table, and once that is full nobody can make
+ * another: each sandbox has a part of it. What is dropped here is not kept. */
+#define FEW_CONNECTIONS "\t\tct state new add @opened { iif ct count over 4096 } drop\n"
+
 /* Before the shared table's chains, whose word is the last: what is accepted here they still see.
  * A connection that goes to one of the server's sockets without having been redirected there was
- * meant for the host, or comes from somewhere else. */
+ * meant for the host, or comes from somewhere else. All sandboxes share the socket for their names:
+ * what one of them asks beyond reason is dropped before it takes the others' room there. */
 static void add_inward(const struct firewall *fw, struct buf *out)
 {
 	const int *port = fw->ports;
@@ -35,14 +44,18 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		"\t\ttype filter hook input priority filter - 10; policy accept;\n"
 		"\t\tudp dport %d iif != @mine drop\n"
 		"\t\ttcp dport { %d, %d } iif != @mine drop\n"
-		"\t\tiif != @mine accept\n"
+		"\t\tiif != @mine accept\n" FEW_CONNECTIONS
+		"\t\tudp dport %d update @asking { iif limit rate over 300/second burst 300 "
+		"packets }"
+		" drop\n"
 		"\t\tct status dnat udp dport %d accept\n"
 		"\t\tct status dnat tcp dport { %d, %d } accept\n"
 		"\t\tct state established,related accept\n"
 		"\t\tgoto refuse\n"
 		"\t}\n",
 		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY],
-		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY]);
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP],
+		port[WARDEN_PROXY]);
 }
 
 static void add_outward(const struct firewall *fw, struct buf *out)
@@ -51,7 +64,7 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t\ttype filter hook forward priority filter - 10; policy accept;\n"
 			    "\t\tiif != @mine accept\n"
 			    "\t\tmeta nfproto != ipv4 drop\n"
-			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n"
+			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n" FEW_CONNECTIONS
 			    "\t\tiif vmap @reach\n"
 			    "\t}\n"
 			    "\tchain refuse {\n"

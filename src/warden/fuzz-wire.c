@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (q->op == WARDEN_CREATE &&
 		(!is_path_safe(q->template_name, sizeof q->template_name) ||
 			n_fds != (q->n_ranges ? 2 : 1) || q->memory_bytes > WIRE_MAX_BYTES ||
-			q->disk_bytes > WIRE_MAX_BYTES || q->max_pids < WIRE_MIN_PIDS ||
+			q->disk_bytes > WIRE_MAX_DISK_BYTES || q->shm_bytes > q->memory_bytes ||
+			q->disk_inodes > WIRE_MAX_INODES || q->max_pids < WIRE_MIN_PIDS ||
 			q->cpu_percent < WIRE_MIN_CPU_PERCENT))
 		abort();
 	if (q->n_ranges > WARDEN_MAX_RANGES || q->reach_flags > WARDEN_PROXIED ||

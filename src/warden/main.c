@@ -1,4 +1,5 @@
 #include "warden/warden.h"
+#include "warden/powers.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -81,7 +82,9 @@ int main(int argc, char *argv[])
 	ignore_signals();
 	raise_file_limit();
 	warden_init(&w, &options);
-	r = loop_new(&w.loop, &e);
+	r = powers_drop(&e);
+	if (r >= 0)
+		r = loop_new(&w.loop, &e);
 	if (r >= 0)
 		r = serve(&w, &e);
 	if (r < 0)

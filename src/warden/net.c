@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #define TABLE_LOCK "/run/atoll.lock"
 
@@ -82,6 +83,18 @@ static int open_own(struct network *net, struct err *e)
 	return 0;
 }
 
+/* The table belongs to a network namespace: so does the lock, a byte of one file for each. */
+static int lock_table(const struct network *net, short type)
+{
+	struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
+	struct stat st;
+
+	if (fstat(net->own_ns_fd, &st) < 0)
+		return -errno;
+	lock.l_start = (off_t)st.st_ino;
+	return fcntl(net->table_fd, F_SETLK, &lock) < 0 ? -errno : 0;
+}
+
 /* Every warden with a network holds it, so that none removes the table under another's feet. */
 static int hold_table(struct network *net, struct err *e)
 {
@@ -90,7 +103,7 @@ static int hold_table(struct network *net, struct err *e)
 		return err_sys(e, -errno, "open " TABLE_LOCK);
 	/* Another warden that just leaves holds it alone for as long as nft takes. */
 	for (int i = 0; i < LOCK_TRIES; i++) {
-		if (file_lock(net->table_fd, F_RDLCK) >= 0)
+		if (lock_table(net, F_RDLCK) >= 0)
 			return 0;
 		(void)usleep(LOCK_PAUSE_US);
 	}
@@ -131,7 +144,7 @@ static bool any_interface(void)
 
 bool net_is_last(const struct network *net)
 {
-	return net->table_fd >= 0 && file_lock(net->table_fd, F_WRLCK) >= 0 && !any_interface();
+	return net->table_fd >= 0 && lock_table(net, F_WRLCK) >= 0 && !any_interface();
 }
 
 void net_close(struct network *net)

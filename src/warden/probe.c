@@ -164,10 +164,15 @@ static int check_cgroup(const struct options *options, struct err *e)
 static int check_nft(const struct options *options, struct err *e)
 {
 	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
-	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
+	CLEANUP(buf_done) struct buf rules = BUF_INIT(32768);
+	cleanup_free struct firewall *fw = XNEW(struct firewall);
 	int r = net_rules(&rules);
 
 	(void)options;
+	(void)snprintf(fw->table, sizeof fw->table, "atoll_probe");
+	for (int i = 0; i < WARDEN_EGRESS_FDS; i++)
+		fw->ports[i] = FIREWALL_FIRST_PORT + i;
+	firewall_text_begin(fw, &rules);
 	return r < 0 ? r : run_program(argv, buf_str(&rules), AT_FDCWD, e);
 }
 
@@ -225,6 +230,32 @@ static int check_memfd(const struct options *options, struct err *e)
 	return in_child(exec_from_memory, e);
 }
 
+/* Not only there: it starts. Whether it can run a sandbox is known when it is asked to. */
+static int check_program(const char *program, struct err *e)
+{
+	const char *const argv[] = { program, "--version", NULL };
+
+	return run_program(argv, STR_NONE, AT_FDCWD, e);
+}
+
+static int check_runsc(const struct options *options, struct err *e)
+{
+	(void)options;
+	return check_program("runsc", e);
+}
+
+static int check_runc(const struct options *options, struct err *e)
+{
+	(void)options;
+	return check_program("runc", e);
+}
+
+static int check_crun(const struct options *options, struct err *e)
+{
+	(void)options;
+	return check_program("crun", e);
+}
+
 static const struct check checks[] = {
 	{ "root", check_root, false, "started by root", "run as root, or use another runtime" },
 	{ "namespaces", check_namespaces, false, "user and all other namespaces work",
@@ -246,6 +277,12 @@ static const struct check checks[] = {
 	{ "seccomp", check_seccomp, false, "system call filters work",
 		"use a kernel with CONFIG_SECCOMP_FILTER" },
 	{ "memfd", check_memfd, false, "programs run from memory", "sysctl vm.memfd_noexec=0" },
+	{ "gvisor", check_runsc, true, "runsc is there: the runtime 'gvisor' can be asked for",
+		"apt-get install runsc" },
+	{ "runc", check_runc, true, "runc is there: the runtime 'runc' can be asked for",
+		"apt-get install runc" },
+	{ "crun", check_crun, true, "crun is there: the runtime 'crun' can be asked for",
+		"apt-get install crun" },
 };
 
 int probe_host(const struct options *options)

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 2,
+	WARDEN_VERSION = 3,
 	WARDEN_ID_SIZE = 32,   /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64, /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
@@ -69,7 +69,9 @@ struct warden_request {
 	char image_name[WARDEN_ID_SIZE]; /* SAVE, DISCARD; CREATE: start from it, at the size it
 					  * has; empty: from a blank one of disk_bytes */
 	uint64_t memory_bytes;
+	uint64_t shm_bytes; /* of /dev/shm, and of shared memory with a name */
 	uint64_t disk_bytes;
+	uint64_t disk_inodes; /* with image_name: as that has */
 	uint32_t cpu_percent; /* 100 is one core */
 	uint32_t max_pids;
 	uint32_t n_mounts; /* CREATE: that many struct warden_mount follow in the same message */
@@ -132,6 +134,8 @@ enum warden_kind {
 	WARDEN_NAMED,  /* unasked: the sandbox that is being created has this address; comes before
 			* anything in it runs */
 	WARDEN_DENIED, /* unasked: one of the packets that a sandbox was refused */
+	WARDEN_CROSSED, /* unasked: a sandbox came up against its limit, count times since it was
+			 * last told */
 };
 
 /* Where traffic of sandboxes is redirected to. */
@@ -142,6 +146,13 @@ enum warden_egress {
 	WARDEN_EGRESS_FDS,
 };
 
+/* Of a sandbox's limits, those whose crossing only the kernel sees. */
+enum warden_limit {
+	WARDEN_LIMIT_MEMORY, /* a process was killed */
+	WARDEN_LIMIT_PIDS,   /* a process could not be made */
+	WARDEN_LIMITS,
+};
+
 struct warden_reply {
 	uint32_t version;
 	uint32_t kind;
@@ -150,14 +161,16 @@ struct warden_reply {
 	uint32_t address;   /* LISTED, NAMED: its own; DENIED: the other one; host byte order */
 	uint16_t port, protocol; /* DENIED */
 	uint32_t engine;         /* LISTED, EXITED: enum warden_engine */
-	uint64_t count;          /* LISTED of DENIALS */
+	uint64_t count;          /* LISTED of DENIALS, CROSSED */
+	uint32_t limit;          /* CROSSED: enum warden_limit */
+	uint32_t zero;
 	char id[WARDEN_ID_SIZE];
 	struct err e; /* code 0: fine */
 };
 
 /* Warden to guest, twice. ROOT seals the guest into its root file system: the descriptors are that
- * (a detached mount), the listening socket it will serve on, and one more detached mount for each
- * of the paths. START makes it a sandbox with a
+ * (a detached mount), the listening socket it will serve on, the files of enum guest_meter, and one
+ * more detached mount for each of the paths. START makes it a sandbox with a
  * name: the descriptor is its settings. A prepared guest may wait between the two for hours. It
  * answers with a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after
  * START, and closes the socket with the last answer. End of file before START means: nobody needs
@@ -174,8 +187,17 @@ enum guest_step {
 	GUEST_ROOT = 1,
 	GUEST_START,
 };
+/* Files of its cgroups, open for reading: how the guest knows what the kernel did in it, on hosts of
+ * either kind. With another engine there are none. */
+enum guest_meter {
+	METER_MEMORY, /* has a line `oom_kill N` */
+	METER_CPU,    /* cpu.stat */
+	METER_PIDS,   /* how many there are */
+	METER_PIDS_EVENTS,
+	GUEST_METERS,
+};
 enum {
-	GUEST_ROOT_FDS = 2,
+	GUEST_ROOT_FDS = 2 + GUEST_METERS,
 	GUEST_ENGINE_FDS = 3, /* of ROOT with an engine, before the mounts' */
 	GUEST_START_FDS = 1,
 	GUEST_ANSWERS = 3,
@@ -187,6 +209,7 @@ struct guest_boot {
 	char id[WARDEN_ID_SIZE]; /* START only */
 	uint32_t engine;         /* ROOT only: enum warden_engine */
 	uint32_t n_mounts;       /* ROOT only: that many paths are sent */
+	uint64_t shm_bytes;      /* ROOT only */
 	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
 };
 

@@ -10,6 +10,7 @@ enum {
 	REFILL_AFTER_MS = 2,    /* the request that emptied the pool is still being served */
 	REFILL_PAUSE_MS = 1000, /* after a failure */
 	REFILL_MAX_PAUSE_MS = 60000,
+	MAX_WAITERS = 64, /* for the end of one sandbox, which the kernel may put off for long */
 };
 
 static int count_idle(const struct warden *w, bool bare)
@@ -113,9 +114,15 @@ void refill_soon(struct warden *w)
 	loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
 }
 
+static struct disk_size size_of(const struct warden_request *q)
+{
+	return (struct disk_size){ q->disk_bytes, q->disk_inodes };
+}
+
 static bool fits(const struct slot *slot, const struct warden_request *q)
 {
-	return slot->state == SLOT_IDLE && !slot_is_bare(slot) && slot->disk_bytes == q->disk_bytes;
+	return slot->state == SLOT_IDLE && !slot_is_bare(slot) &&
+	       disk_size_eq(slot->disk_size, size_of(q));
 }
 
 static struct slot *find_bare(const struct warden *w)
@@ -144,7 +151,7 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 		struct slot *slot = container_of(node, struct slot, node);
 
 		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino &&
-			q->n_mounts == 0)
+			slot->shm_bytes == q->shm_bytes && q->n_mounts == 0)
 			return slot;
 		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
 			rootless = slot;
@@ -161,19 +168,19 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 static int make_slot(struct warden *w, const struct warden_request *q, bool bare, struct slot **ret,
 	struct err *e)
 {
-	struct expectation now = { .disk_bytes = q->disk_bytes };
+	struct expectation now = { .disk_size = size_of(q) };
 	struct slot *slot = find_bare(w);
 	int r;
 
 	/* What is past its disk has its engine written down. */
 	if (!slot && w->making &&
 		(slot_is_bare(w->making) || (!bare && q->engine == WARDEN_LOCAL &&
-						    w->making->disk_bytes == q->disk_bytes)))
+						    disk_size_eq(w->making->disk_size, size_of(q)))))
 		slot = TAKE(w->making);
 	if (!slot)
 		slot = slot_new(w, &now);
 	if (slot_is_bare(slot))
-		slot->disk_bytes = q->disk_bytes;
+		slot->disk_size = size_of(q);
 	slot->engine = (enum warden_engine)q->engine;
 	r = bare ? slot_finish_bare(slot, e) : slot_finish(slot, e);
 	if (r < 0)
@@ -205,23 +212,41 @@ static void tell_name(const struct slot *slot)
 	control_tell(slot->w, &message, slot->id);
 }
 
-int slot_start(struct slot *slot, int settings_fd, struct err *e)
+static int send_start(struct slot *slot, int settings_fd, struct err *e)
 {
 	struct guest_boot message = { .version = WARDEN_VERSION, .step = GUEST_START };
 	int r;
 
 	memcpy(message.id, slot->id, sizeof message.id);
 	r = fd_send(slot->guest_fd, &message, guest_boot_size(0), &settings_fd, GUEST_START_FDS);
+	if (r == -EPIPE) /* it has gone, and says why in its last words */
+		return 0;
 	return r < 0 ? err_sys(e, r, "start the guest") : 0;
 }
 
-/* An engine takes its time, and its guest must not run anything before its sockets are taken. */
-static int start_guest(struct slot *slot, int settings_fd, struct err *e)
+int slot_start(struct slot *slot, const char *id, int settings_fd, struct err *e)
 {
-	if (slot->engine == WARDEN_LOCAL)
-		return slot_start(slot, settings_fd, e);
+	int r = name_slot(slot, id, e);
+
+	CRASH_POINT("warden.create.named");
+	if (r >= 0)
+		tell_name(slot);
+	if (r >= 0)
+		r = send_start(slot, settings_fd, e);
+	CRASH_POINT("warden.create.started");
+	return r;
+}
+
+/* An engine takes its time, and its guest must not run anything before its sockets are taken. Until
+ * then the place under its name is only reserved: another warden shall not take it for a sandbox. */
+static int hold_start(struct slot *slot, const char *id, int settings_fd, struct err *e)
+{
 	slot->settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0);
-	return slot->settings_fd < 0 ? err_sys(e, -errno, "keep the settings") : 0;
+	if (slot->settings_fd < 0)
+		return err_sys(e, -errno, "keep the settings");
+	(void)snprintf(slot->wanted_id, sizeof slot->wanted_id, "%s", id);
+	(void)map_put(&slot->w->by_id, str_of(slot->wanted_id), slot);
+	return 0;
 }
 
 static int boot_slot(struct slot *slot, const struct warden_message *m, const struct tree *tree,
@@ -238,13 +263,8 @@ static int boot_slot(struct slot *slot, const struct warden_message *m, const st
 	if (r >= 0)
 		r = cgroup_limit(&slot->w->cgroups, slot->key, &limits, &slot->limits, e);
 	if (r >= 0)
-		r = name_slot(slot, q->id, e);
-	CRASH_POINT("warden.create.named");
-	if (r >= 0)
-		tell_name(slot);
-	if (r >= 0)
-		r = start_guest(slot, settings_fd, e);
-	CRASH_POINT("warden.create.started");
+		r = slot->engine == WARDEN_LOCAL ? slot_start(slot, q->id, settings_fd, e)
+						 : hold_start(slot, q->id, settings_fd, e);
 	if (r < 0)
 		return r;
 	slot_expect_answer(slot);
@@ -255,7 +275,8 @@ static void expect(struct warden *w, const struct warden_request *q)
 {
 	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
 		q->template_name);
-	w->expected.disk_bytes = q->disk_bytes;
+	w->expected.disk_size = size_of(q);
+	w->expected.shm_bytes = q->shm_bytes;
 	w->expected.limits = (struct limits){ q->memory_bytes, q->cpu_percent, q->max_pids };
 	w->expected.has_mounts = q->n_mounts > 0;
 }
@@ -272,7 +293,7 @@ void birth_free(struct slot *slot)
 	if (!birth)
 		return;
 	/* Until it is named, its place under that name is only reserved. */
-	if (!slot->id[0] && map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
+	if (!slot->id[0] && !slot->wanted_id[0] && map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
 		(void)map_remove(&slot->w->by_id, str_of(birth->message.request.id));
 	close_fdp(&birth->settings_fd);
 	tree_done(&birth->tree);
@@ -298,12 +319,12 @@ static void image_copied(void *arg, const struct copy_report *report)
 		birth_free(slot);
 }
 
-static int copy_saved(struct slot *slot, int saved_fd, struct err *e)
+static int copy_saved(struct slot *slot, int take_saved_fd, struct err *e)
 {
 	CLEANUP(copy_order_done) struct copy_order o = COPY_ORDER_INIT;
 	struct warden *w = slot->w;
 
-	o.from_fd = saved_fd;
+	o.from_fd = take_saved_fd;
 	o.to_fd = disk_begin(&w->disk, slot->key, &slot->image, e);
 	if (o.to_fd < 0)
 		return o.to_fd;
@@ -326,10 +347,9 @@ static void create_from_image(struct warden *w, const struct warden_message *m, 
 	int64_t now_us = time_now_us();
 	struct slot *slot = NULL;
 	struct err e = { 0 };
-	int saved_fd = open_saved(w, q->image_name, &e);
+	cleanup_close int saved_fd = open_saved(w, q->image_name, &e);
 
 	if (saved_fd < 0 || make_slot(w, q, true, &slot, &e) < 0) {
-		close_fdp(&saved_fd);
 		refuse(w, q, &e);
 		return;
 	}
@@ -341,7 +361,8 @@ static void create_from_image(struct warden *w, const struct warden_message *m, 
 	*slot->birth = (struct birth){ *m, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
 	tree->fd = -EBADF;
 	(void)map_put(&w->by_id, str_of(slot->birth->message.request.id), slot);
-	if (policy_give(slot, ranges, &e) < 0 || copy_saved(slot, saved_fd, &e) < 0)
+	if (policy_give(slot, ranges, &e) < 0 ||
+		copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
 		slot_end(slot, &e);
 	refill_soon(w);
 }
@@ -395,14 +416,26 @@ void sandbox_create(struct warden *w, const struct warden_message *m, const int 
 	refill_soon(w);
 }
 
+static bool has_room(const struct list *waiters)
+{
+	int n = 0;
+
+	LIST_EACH(waiters, node)
+	n++;
+	return n < MAX_WAITERS;
+}
+
 void sandbox_destroy(struct warden *w, const struct warden_request *q)
 {
 	struct slot *slot = map_get(&w->by_id, str_of(q->id));
 	struct waiter *waiter;
 	struct err e = { 0 };
 
-	if (!slot) {
+	if (!slot)
 		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else if (!has_room(&slot->waiters))
+		(void)err_set(&e, -EBUSY, "too many wait for the end of sandbox '%s'", q->id);
+	if (!slot || e.code < 0) {
 		refuse(w, q, &e);
 		return;
 	}

@@ -24,8 +24,10 @@ struct slot *slot_new(struct warden *w, const struct expectation *expected)
 	slot->w = w;
 	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
 	slot->settings_fd = -EBADF;
+	for (int i = 0; i < WARDEN_LIMITS; i++)
+		slot->crossings[i].fd = -EBADF;
 	slot->image = (struct image)IMAGE_INIT;
-	slot->disk_bytes = expected->disk_bytes;
+	slot->disk_size = expected->disk_size;
 	random_id(slot->key, SLOT_KEY_SIZE - 1);
 	list_init(&slot->waiters);
 	list_init(&slot->pending);
@@ -64,7 +66,7 @@ static int step_copy_image(struct slot *slot, struct err *e)
 {
 	if (slot->birth) /* a saved one has been copied already */
 		return 0;
-	return disk_copy(&slot->w->disk, slot->key, slot->disk_bytes, &slot->image, e);
+	return disk_copy(&slot->w->disk, slot->key, slot->disk_size, &slot->image, e);
 }
 
 static int step_attach_image(struct slot *slot, struct err *e)
@@ -85,10 +87,10 @@ static int step_cgroup(struct slot *slot, struct err *e)
 {
 	int r = cgroup_make(&slot->w->cgroups, slot->key, e);
 
-	if (r < 0)
-		return r;
-	return cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits, &slot->limits,
-		e);
+	if (r >= 0)
+		r = cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits,
+			&slot->limits, e);
+	return r < 0 ? r : crossings_watch(slot, e);
 }
 
 static int clone_child(struct slot *slot, const struct slot_child *child, int cgroup_fd,
@@ -167,6 +169,21 @@ static int write_map(const struct slot *slot, const char *name, struct err *e)
 	return file_write(AT_FDCWD, path, str_of(text), e);
 }
 
+/* When memory runs out everything else in the sandbox goes first: with PID 1 all would end. The
+ * first file also sets the least that a process and its children may choose for themselves; the
+ * second, the old one, does not, so that nothing the guest starts can follow it down there. Not
+ * -17, which is never: with nothing else left to kill the sandbox must end and not hang. A warden
+ * that lacks the capability leaves it at what the guest does: everything else volunteers. */
+static void protect(const struct slot *slot)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)slot->pid);
+	(void)file_write(AT_FDCWD, path, STR("0"), NULL);
+	(void)snprintf(path, sizeof path, "/proc/%d/oom_adj", (int)slot->pid);
+	(void)file_write(AT_FDCWD, path, STR("-16"), NULL);
+}
+
 /* The network gives the number, the number gives the uids, and with those the child goes on. */
 static int step_number(struct slot *slot, struct err *e)
 {
@@ -180,6 +197,7 @@ static int step_number(struct slot *slot, struct err *e)
 		r = write_map(slot, "gid_map", e);
 	if (r < 0)
 		return r;
+	protect(slot);
 	r = fd_send(slot->guest_fd, "", 1, NULL, 0);
 	if (r < 0)
 		return err_sys(e, r, "let the guest start");
@@ -243,17 +261,19 @@ static int step_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-static int send_root(struct slot *slot, const int own_fds[GUEST_ENGINE_FDS],
-	const struct warden_message *m, struct err *e)
+static int send_root(struct slot *slot, const int *own_fds, const struct warden_message *m,
+	struct err *e)
 {
 	struct guest_boot message = { .version = WARDEN_VERSION,
 		.step = GUEST_ROOT,
-		.engine = slot->engine };
-	int fds[GUEST_ENGINE_FDS + WARDEN_MAX_MOUNTS], r = 0;
+		.engine = slot->engine,
+		.shm_bytes = slot->shm_bytes };
+	int fds[GUEST_ROOT_FDS + WARDEN_MAX_MOUNTS], r = 0;
 	uint32_t n = m ? m->request.n_mounts : 0;
 	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS;
 
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
+	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
 	memcpy(fds, own_fds, (size_t)own * sizeof *fds);
 	message.n_mounts = n;
 	for (uint32_t i = 0; i < n; i++) {
@@ -272,6 +292,19 @@ static int send_root(struct slot *slot, const int own_fds[GUEST_ENGINE_FDS],
 	return r;
 }
 
+static int send_local_root(struct slot *slot, int root_fd, const struct warden_message *m,
+	struct err *e)
+{
+	int fds[GUEST_ROOT_FDS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
+	int r = meters_open(&slot->w->cgroups, slot->key, meters, e);
+
+	if (r < 0)
+		return r;
+	r = send_root(slot, fds, m, e);
+	meters_close(meters);
+	return r;
+}
+
 int slot_give_root(struct slot *slot, const struct tree *tree, const struct warden_message *m,
 	struct err *e)
 {
@@ -282,9 +315,12 @@ int slot_give_root(struct slot *slot, const struct tree *tree, const struct ward
 	cleanup_close int root_fd = -EBADF, door = -EBADF;
 	int r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
 
+	slot->shm_bytes = m ? m->request.shm_bytes : slot->w->expected.shm_bytes;
 	if (r >= 0 && slot->engine == WARDEN_GVISOR)
 		r = door = engine_door(slot, e);
-	if (r >= 0)
+	if (r >= 0 && slot->engine == WARDEN_LOCAL)
+		r = send_local_root(slot, root_fd, m, e);
+	else if (r >= 0)
 		r = send_root(slot,
 			(int[]){ root_fd, door >= 0 ? door : slot->listen_fd, slot->w->inner_fd },
 			m, e);

@@ -1,7 +1,9 @@
 /* What can be looked at without a sandbox: texts, messages, files. */
+#include "warden/meter.h"
 #include "warden/net.h"
 #include "warden/netlink.h"
 #include "warden/host.h"
+#include "warden/proto.h"
 #include "warden/state.h"
 
 #include "test.h"
@@ -95,7 +97,8 @@ TEST(a_state_file_comes_back_as_it_was_written)
 		.pid = 4711,
 		.start_time = 123456789,
 		.number = 7,
-		.loop = -1 };
+		.loop = -1,
+		.engine = WARDEN_GVISOR };
 	struct state got = { 0 };
 	cleanup_close int fd = -EBADF;
 	int r = -EPERM;
@@ -114,6 +117,17 @@ TEST(a_state_file_comes_back_as_it_was_written)
 	ASSERT_EQ(got.start_time, s.start_time);
 	ASSERT_EQ(got.number, s.number);
 	ASSERT_EQ(got.loop, s.loop);
+	ASSERT_EQ(got.engine, s.engine);
+}
+
+TEST(a_state_file_from_before_there_were_engines_is_locals)
+{
+	static const char old[] =
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\n";
+	struct state got = { .engine = WARDEN_CRUN };
+
+	ASSERT_EQ(state_parse(str_of(old), &got), 0);
+	ASSERT_EQ(got.engine, WARDEN_LOCAL);
 }
 
 TEST(state_files_of_any_other_form_are_refused)
@@ -124,7 +138,10 @@ TEST(state_files_of_any_other_form_are_refused)
 		"atoll-slot 1\nkey abcdefghij012345\npid 1\nstart 1\nnumber 1\nloop 1\n",
 		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 0\nloop 1\n",
 		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 99999\nloop 1\n",
-		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\nmore\n" };
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\nmore\n",
+		"atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\nengine 9\n",
+		("atoll-slot 1\nkey abcdefghij012345\npid 5\nstart 1\nnumber 1\nloop 1\nengine 1\n"
+		 "more\n") };
 	struct state got;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -151,4 +168,15 @@ TEST(paths_do_not_leave_their_directory)
 	ASSERT(open_beneath(dir, "self", O_PATH) < 0);
 	ASSERT(open_beneath(dir, "../etc", O_PATH) < 0);
 	ASSERT(open_beneath(dir, "/etc", O_PATH) < 0);
+}
+
+TEST(the_kernels_counters_are_read)
+{
+	struct str old = STR("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n"),
+		   new = STR("low 0\nhigh 0\nmax 9\noom 5\noom_kill 4\noom_group_kill 0\n");
+
+	ASSERT_EQ(meter_parse(old, WARDEN_LIMIT_MEMORY), 4);
+	ASSERT_EQ(meter_parse(new, WARDEN_LIMIT_MEMORY), 4);
+	ASSERT_EQ(meter_parse(STR("max 12\n"), WARDEN_LIMIT_PIDS), 12);
+	ASSERT_EQ(meter_parse(STR_NONE, WARDEN_LIMIT_PIDS), 0);
 }

@@ -88,10 +88,19 @@ TEST(limits_out_of_range_are_refused)
 	q.disk_bytes = UINT64_MAX;
 	ASSERT_EQ(decode(&q, 1), -ERANGE);
 	q = create_request();
+	q.disk_inodes = UINT64_MAX;
+	ASSERT_EQ(decode(&q, 1), -ERANGE);
+	q = create_request();
+	q.shm_bytes = q.memory_bytes + 1;
+	ASSERT_EQ(decode(&q, 1), -ERANGE);
+	q = create_request();
 	q.cpu_percent = 0;
 	ASSERT_EQ(decode(&q, 1), -ERANGE);
 	q = create_request();
 	q.max_pids = 0;
+	ASSERT_EQ(decode(&q, 1), -ERANGE);
+	q = create_request();
+	q.engine = WARDEN_ENGINES;
 	ASSERT_EQ(decode(&q, 1), -ERANGE);
 }
 

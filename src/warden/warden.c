@@ -15,7 +15,9 @@ enum {
 	FAREWELL_MS = 5000,
 	LOCK_DEADLINE_MS = FAREWELL_MS + 1000,
 	LOCK_PAUSE_MS = 10,
-	DEFAULT_MEMORY_MB = 512,
+	/* What a template that says nothing has: see src/limit. */
+	DEFAULT_MEMORY_MB = 1024,
+	DEFAULT_INODES_PER_MB = 64,
 	DEFAULT_CPU_PERCENT = 200,
 	DEFAULT_PIDS = 4096,
 };
@@ -186,7 +188,9 @@ void warden_init(struct warden *w, const struct options *o)
 	list_init(&w->slots);
 	list_init(&w->replies);
 	list_init(&w->copiers);
-	w->expected.disk_bytes = (uint64_t)o->disk_mb << 20;
+	w->expected.disk_size = (struct disk_size){ (uint64_t)o->disk_mb << 20,
+		(uint64_t)o->disk_mb * DEFAULT_INODES_PER_MB };
+	w->expected.shm_bytes = (uint64_t)DEFAULT_MEMORY_MB / 2 << 20;
 	w->expected.limits = (struct limits){ (uint64_t)DEFAULT_MEMORY_MB << 20,
 		DEFAULT_CPU_PERCENT, DEFAULT_PIDS };
 	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
@@ -225,7 +229,7 @@ int warden_open(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	saved_tidy(&w->disk);
-	return disk_prepare(&w->disk, w->expected.disk_bytes, e);
+	return disk_prepare(&w->disk, w->expected.disk_size, e);
 }
 
 void warden_close(struct warden *w)
@@ -355,6 +359,8 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
 	if (still_adopt(slot, e) < 0)
 		log_error("sandbox.stuck", "sandbox=%s err=%s", id, log_quote(str_of(e->msg)));
+	if (crossings_watch(slot, e) < 0)
+		log_error("sandbox.unwatched", "sandbox=%s err=%s", id, log_quote(str_of(e->msg)));
 	return slot_watch(slot, e);
 }
 
@@ -420,7 +426,8 @@ void warden_leave(struct warden *w)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
-		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE || slot->birth)
+		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE || slot->birth ||
+			slot->settings_fd >= 0)
 			slot_end(slot, &why);
 		waiting |= slot->state == SLOT_ENDING || slot->copier;
 	}

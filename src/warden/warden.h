@@ -1,7 +1,7 @@
 /* warden - the one part that is root: makes and removes sandboxes of this machine.
  * Owns:   the sandboxes' kernel objects: processes, namespaces, mounts, cgroups, links, images.
  * Uses:   base, loop.
- * Never:  listens on a network, parses JSON or HTTP, decides who may have a sandbox or for how
+ * Never:  reads from a network, parses JSON or HTTP, decides who may have a sandbox or for how
  * long.
  *
  * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared
@@ -17,6 +17,7 @@
 #include "warden/copier.h"
 #include "warden/disk.h"
 #include "warden/firewall.h"
+#include "warden/meter.h"
 #include "warden/net.h"
 #include "warden/proto.h"
 #include "warden/rootfs.h"
@@ -45,7 +46,8 @@ enum {
 /* What the next request will probably want: what the last one did. */
 struct expectation {
 	char template_name[WARDEN_NAME_SIZE];
-	uint64_t disk_bytes;
+	struct disk_size disk_size;
+	uint64_t shm_bytes;
 	struct limits limits;
 	bool has_mounts;
 };
@@ -138,6 +140,18 @@ struct birth {
 	struct tree tree;
 };
 
+/* One limit of a sandbox, watched: see crossing.c. */
+struct crossing {
+	struct slot *slot;
+	enum warden_limit limit;
+	int fd;
+	uint32_t events;
+	struct loop_io io;
+	struct loop_timer timer;
+	int64_t told; /* the counter, when the server was last told */
+	int looks;
+};
+
 struct slot {
 	struct warden *w;
 	struct list node;
@@ -157,13 +171,16 @@ struct slot {
 	int64_t pause_ms, deadline_ms;
 
 	struct image image;
-	uint64_t disk_bytes;
+	struct disk_size disk_size;
+	uint64_t shm_bytes; /* that its root was given */
 	struct limits limits;
+	struct crossing crossings[WARDEN_LIMITS];
 	struct tree root; /* fd is unused; dev 0: none given yet */
 	int answers;      /* of the guest */
 
 	bool create_pending;
-	int settings_fd; /* of an engine, until its guest is ready for them */
+	int settings_fd; /* of an engine, until its guest is ready for them, as the next */
+	char wanted_id[WARDEN_ID_SIZE];
 	uint64_t create_tag;
 	int64_t created_us, ended_us; /* when it was asked for, for the debug log */
 	bool cold;
@@ -207,6 +224,10 @@ void still_end(struct slot *slot); /* the sandbox is ending */
 void image_discard(struct warden *w, const struct warden_request *q);
 void image_list(struct warden *w, const struct warden_request *q);
 
+/* crossing.c: limits that a sandbox comes up against. */
+int crossings_watch(struct slot *slot, struct err *e);
+void crossings_end(struct slot *slot);
+
 /* policy.c: what sandboxes may reach. */
 int policy_open(struct warden *w, const char *instance, struct err *e);
 /* The rules for all that live, at once; when it fails, those that were there stay. */
@@ -221,8 +242,8 @@ void policy_leave(const struct slot *slot);
 void sandbox_policy(struct warden *w, const struct warden_request *q, int fd);
 void sandbox_denials(struct warden *w, const struct warden_request *q);
 
-/* START: what it has been told to be. */
-int slot_start(struct slot *slot, int settings_fd, struct err *e);
+/* Gives it its name, and START: from here on it is a sandbox. */
+int slot_start(struct slot *slot, const char *id, int settings_fd, struct err *e);
 
 /* engine.c: sandboxes that another program runs, in the place that a slot is. */
 /* -EOPNOTSUPP: this host does not have it. */

@@ -52,7 +52,11 @@ static int check_create(const struct warden_request *q, struct err *e)
 		return err_set(e, -EINVAL, "bad template name");
 	r = check_range("memory", q->memory_bytes, WIRE_MIN_MEMORY_BYTES, WIRE_MAX_BYTES, e);
 	if (r >= 0)
-		r = check_range("disk", q->disk_bytes, WIRE_MIN_DISK_BYTES, WIRE_MAX_BYTES, e);
+		r = check_range("disk", q->disk_bytes, WIRE_MIN_DISK_BYTES, WIRE_MAX_DISK_BYTES, e);
+	if (r >= 0)
+		r = check_range("inodes", q->disk_inodes, 0, WIRE_MAX_INODES, e);
+	if (r >= 0)
+		r = check_range("shared memory", q->shm_bytes, 0, q->memory_bytes, e);
 	if (r >= 0)
 		r = check_range("cpu", q->cpu_percent, WIRE_MIN_CPU_PERCENT, WIRE_MAX_CPU_PERCENT,
 			e);

@@ -11,9 +11,12 @@ enum {
 	WIRE_MAX_PIDS = 1 << 20,
 	WIRE_MIN_CPU_PERCENT = 1,
 	WIRE_MAX_CPU_PERCENT = 100 * 1024,
+	WIRE_MAX_INODES = 1 << 28,
 	WIRE_MAX_SETTINGS_BYTES = 4 << 20,
 };
 #define WIRE_MAX_BYTES (UINT64_C(1) << 50)
+/* The largest file that ext4 holds; mkfs takes half a second for it, while nobody is served. */
+#define WIRE_MAX_DISK_BYTES (UINT64_C(1) << 44)
 
 /* Checks a received message of n bytes and n_fds descriptors and copies it out. On success: version
  * and op are known, names are terminated and of their character set, limits are in range and mounts

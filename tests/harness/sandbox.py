@@ -14,6 +14,7 @@ class Result:
 
     def __init__(self):
         self.stdout, self.stderr, self.exit_code, self.error, self.status = b'', b'', None, None, ''
+        self.cause = None  # what the end event calls its error
 
     def take(self, event):
         data = event.get('data', {})
@@ -22,6 +23,7 @@ class Result:
         if 'end' in event:
             self.exit_code = event['end'].get('exitCode', 0)
             self.status = event['end'].get('status', '')
+            self.cause = event['end'].get('error')
 
     def text(self):
         return self.stdout.decode(errors='replace')

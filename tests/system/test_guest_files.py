@@ -231,6 +231,13 @@ class Files(GuestTest):
         if big.exists() and len(big.read_bytes()) > 200_000:
             self.assertEqual(len(self.get(big)[1]), len(big.read_bytes()))
 
+    def test_a_file_of_sysfs_is_shorter_than_it_says(self):
+        path = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
+        if not path.exists():
+            self.skipTest('this kernel has no such attribute')
+        status, body, _ = self.get(str(path))
+        self.assertEqual((status, body), (200, path.read_bytes()))
+
     def test_ranges_and_conditions(self):
         (self.dir / 'r').write_bytes(b'0123456789')
         for header, status, data, part in (('bytes=2-4', 206, b'234', 'bytes 2-4/10'),

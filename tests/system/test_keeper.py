@@ -60,6 +60,16 @@ class Keeper(unittest.TestCase):
         self.assertEqual(self.server.stop(), 0)
         self.assertFalse(pathlib.Path(f'/proc/{server}').exists())
 
+    def test_a_next_one_that_cannot_start_is_not_the_last(self):
+        before, version = self.serving(), self.server.data / 'version'
+        good = version.read_text()
+        version.write_text('not a number\n')
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda: 'status=1' in self.server.tail())
+        version.write_text(good)
+        wait_for(lambda: self.serving() not in (before, None) and self.server.healthy())
+        self.assertEqual(self.box.run('cat file').text(), 'kept\n')
+
     def test_the_keeper_takes_the_server_with_it(self):
         server = self.serving()
         self.server.kill()

@@ -325,6 +325,16 @@ class Network(unittest.TestCase):
         closed.kill()
         self.assertEqual(free.reaches(ONE), ONE)
 
+    def test_one_sandbox_does_not_fill_the_hosts_table_of_connections(self):
+        count = pathlib.Path('/proc/sys/net/netfilter/nf_conntrack_count')
+        box, before = self.box(), int(count.read_text())
+        box.python('import socket\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n'
+                   f'for port in range(1000, 11000):\n    s.sendto(b"x", ("{THREE}", port))\n')
+        kept = int(count.read_text()) - before
+        self.assertGreater(kept, 3000)  # it did try
+        self.assertLess(kept, 4400)
+        self.assertEqual(self.box().reaches(ONE), ONE)
+
     def test_what_was_refused_is_counted_and_some_of_it_is_told(self):
         box = self.box(network={'denyOut': [FOUR]})
         for _ in range(30):
@@ -341,6 +351,10 @@ class Network(unittest.TestCase):
         self.assertLess(lines.count(f'target={FOUR} port=4242'), 12)
         counted = re.findall(r'counter packets (\d+)', self.rules())
         self.assertGreaterEqual(max(map(int, counted)), 30)
+        deadline = time.monotonic() + 10
+        while (shown := box.api('GET', f'/sandboxes/{box.id}')['networkDenied'])['packets'] < 30:
+            self.assertLess(time.monotonic(), deadline, shown)
+            time.sleep(0.3)
 
     # --- they last ---
 

@@ -11,14 +11,16 @@ import signal
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.parse
 import uuid
 
-from harness import kernel
+from harness import internet, kernel
 from harness.sandbox import Sandbox, frames
-from harness.server import Server
+from harness.server import Server, template_cache
+from test_network import ALL, ONE, TWO, Box
 from test_plane import Api
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
@@ -61,6 +63,18 @@ def wait_for(what, seconds=30):
     raise AssertionError('it did not come about')
 
 
+def settled():
+    """What the kernel holds, once the other server of this run has filled its pool."""
+    before = kernel.snapshot()
+    for _ in range(20):
+        time.sleep(0.5)
+        now = kernel.snapshot()
+        if now == before:
+            break
+        before = now
+    return before
+
+
 def out(box, command, user=None):
     result = box.run(command, user)
     return (result.stdout + result.stderr).decode().strip()
@@ -88,14 +102,17 @@ class Process:
         flag, text = next(self.frames)
         return {} if flag & 2 else json.loads(text)['event']
 
-    def send(self, **data):
+    def call(self, method, body):
         link = self.box.connection()
-        body = {'process': {'pid': self.pid}, 'input': {k: base64.b64encode(v).decode() for k, v in data.items()}}
-        link.request('POST', '/process.Process/SendInput', json.dumps(body), self.headers('application/json'))
+        link.request('POST', f'/process.Process/{method}', json.dumps({'process': {'pid': self.pid}, **body}),
+                     self.headers('application/json'))
         answer = link.getresponse()
         text = answer.read()
         link.close()
         assert answer.status == 200, text
+
+    def send(self, **data):
+        self.call('SendInput', {'input': {k: base64.b64encode(v).decode() for k, v in data.items()}})
 
     def read_until(self, kind, wanted):
         seen = b''
@@ -136,10 +153,15 @@ class Suite:
         with contextlib.suppress(RuntimeError):
             box.kill()
 
-    def ask(self, port, body, box=None, token=True):
-        link = (box or self.box).connection()
+    def start(self, box, process, user=None, **more):
+        started = Process(box, process, user, **more)
+        self.addCleanup(started.link.close)
+        return started
+
+    def ask(self, port, body):
+        link = self.box.connection()
         with contextlib.closing(link):
-            link.request('POST', '/', body, (box or self.box).headers(port))
+            link.request('POST', '/', body, self.box.headers(port))
             answer = link.getresponse()
             return answer.status, answer.read()
 
@@ -157,33 +179,29 @@ class Suite:
         message = {'cmd': '/bin/bash', 'args': ['-c', 'echo $OF_SANDBOX $OF_CALL $PWD $(id -un)'],
                    'envs': {'OF_CALL': 'too'}, 'cwd': '/var'}
         for user, name in ((None, 'user'), ('root', 'root')):
-            process = Process(self.box, message, user)
+            process = self.start(self.box, message, user)
             self.assertIn(f'yes too /var {name}\n'.encode(), process.read_until('stdout', b'\n'))
             self.assertEqual(process.end().get('exitCode', 0), 0)
 
     def test_input(self):
-        process = Process(self.box, {'cmd': '/bin/cat'})
+        process = self.start(self.box, {'cmd': '/bin/cat'})
         process.send(stdin=b'one\n')
         process.read_until('stdout', b'one\n')
         process.send(stdin=b'two\n')
         process.read_until('stdout', b'two\n')
 
     def test_terminal(self):
-        process = Process(self.box, {'cmd': '/bin/bash', 'args': ['-i'], 'envs': {'PS1': '$ '}},
+        process = self.start(self.box, {'cmd': '/bin/bash', 'args': ['-i'], 'envs': {'PS1': '$ '}},
                           pty={'size': {'cols': 91, 'rows': 33}})
         process.send(pty=b'stty size; tty\n')
-        seen = process.read_until('pty', b'33 91')
-        seen += process.read_until('pty', b'/dev/pts/')
+        seen = process.read_until('pty', b'/dev/pts/')
+        self.assertIn(b'33 91', seen)
         process.send(pty=b'exit 5\n')
         self.assertEqual(process.end()['exitCode'], 5, seen)
 
     def test_signal(self):
-        process = Process(self.box, {'cmd': '/bin/sleep', 'args': ['1000']})
-        link = self.box.connection()
-        link.request('POST', '/process.Process/SendSignal',
-                     json.dumps({'process': {'pid': process.pid}, 'signal': 'SIGNAL_SIGKILL'}),
-                     process.headers('application/json'))
-        self.assertEqual(link.getresponse().status, 200)
+        process = self.start(self.box, {'cmd': '/bin/sleep', 'args': ['1000']})
+        process.call('SendSignal', {'signal': 'SIGNAL_SIGKILL'})
         self.assertIn('signal', process.end().get('status', ''))
 
     def test_init_reaps(self):
@@ -195,7 +213,7 @@ class Suite:
 
     def test_the_usual_programs(self):
         seen = self.box.run('ls -la / && stat /etc/passwd && find / -maxdepth 1 && ps aux && df && cp -a /etc/skel x '
-                            '&& mv x y && rm -r y && git init -q repo && tar c /etc/skel | tar t', 'root')
+                            '&& mv x y && rm -r y && git init -q repo && cd /etc && tar c skel | tar t', 'root')
         self.assertEqual((seen.exit_code, seen.stderr), (0, b''), seen.stdout)
 
     # --- files ---
@@ -210,6 +228,7 @@ class Suite:
                      None, self.box.headers())
         answer = link.getresponse()
         self.assertEqual((answer.status, answer.read() == data), (200, True))
+        link.close()
 
     def test_watch(self):
         link = self.box.connection()
@@ -233,7 +252,7 @@ class Suite:
         self.box.write('/tmp/echo.py', ECHO)
         big = os.urandom(1_000_000)
         for family, port in (('4', 8001), ('6', 8002)):
-            Process(self.box, {'cmd': '/usr/bin/python3', 'args': ['/tmp/echo.py', family]})
+            self.start(self.box, {'cmd': '/usr/bin/python3', 'args': ['/tmp/echo.py', family]})
             wait_for(lambda: self.ask(port, b'hello') == (200, b'hello'))
             self.assertEqual(self.ask(port, big), (200, big))
 
@@ -256,7 +275,7 @@ class Suite:
     def test_fork_bomb_is_contained(self):
         box = self.make()
         with contextlib.suppress(Exception):
-            box.run('python3 -c "import os\nwhile True: os.fork()"', timeout=5)
+            box.run('python3 -c "import os, time\nwhile os.fork(): pass\ntime.sleep(60)"', timeout=5)
         self.end(box)
         self.assertEqual(out(self.box, 'echo alive'), 'alive')
 
@@ -274,7 +293,7 @@ class Suite:
 
     def test_kill_ends_everything(self):
         box = self.make()
-        Process(box, {'cmd': '/bin/sleep', 'args': ['1000']})
+        self.start(box, {'cmd': '/bin/sleep', 'args': ['1000']})
         box.kill()
         self.assertEqual(self.api.status('GET', f'/sandboxes/{box.id}'), 404)
 
@@ -284,7 +303,7 @@ class Suite:
 
     def test_pause_keeps_memory(self):
         box = self.make()
-        process = Process(box, {'cmd': '/bin/bash', 'args': ['-c', 'x=1; read; echo memory $x']})
+        process = self.start(box, {'cmd': '/bin/bash', 'args': ['-c', 'x=1; read; echo memory $x']})
         self.assertEqual(self.api.status('POST', f'/sandboxes/{box.id}/pause', {}), 204)
         self.assertEqual(self.api.ok('GET', f'/sandboxes/{box.id}')['state'], 'paused')
         self.api.ok('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
@@ -313,6 +332,22 @@ class Suite:
         self.assertEqual(twin['runtime'], self.runtime)
         self.assertEqual(self.api.status('DELETE', f"/sandboxes/{twin['sandboxID']}"), 204)
 
+    def test_a_link_in_its_disk_does_not_lead_to_the_host(self):
+        with tempfile.NamedTemporaryFile(dir='/var/tmp', prefix='canary-') as canary, Sandbox() as source:
+            os.chmod(canary.name, 0o644)
+            canary.write(b'of the host')
+            canary.flush()
+            source.run('rm -rf /tmp && ln -s /var/tmp /tmp', 'root')
+            name = f'link-{uuid.uuid4().hex[:8]}'
+            snapshot = source.api('POST', f'/sandboxes/{source.id}/snapshots', {'name': name})['snapshotID']
+            self.addCleanup(self.api.status, 'DELETE', '/templates/' + urllib.parse.quote(snapshot, safe=''))
+            try:
+                box = self.make(template=snapshot)
+            except RuntimeError as refused:
+                self.assertIn(': 400 ', str(refused))
+            else:
+                self.assertNotIn('of the host', out(box, f'cat {canary.name} /tmp/canary-*', 'root'))
+
     def test_volume(self):
         made = self.api.ok('POST', '/volumes', {'name': f'v{uuid.uuid4().hex}'})
         self.addCleanup(self.api.status, 'DELETE', f"/volumes/{made['volumeID']}")
@@ -323,12 +358,16 @@ class Suite:
         self.assertEqual(out(two, 'stat -c %U /data/f; cat /data/f; echo back > /data/f', 'root'), 'user\nshared')
         self.assertEqual(out(one, 'cat /data/f'), 'back')
 
+    def test_no_device_opens_but_those_shown(self):
+        if self.runtime != 'gvisor':  # which has no devices of the host at all
+            self.assertEqual(out(self.box, 'grep " / / " /proc/self/mountinfo | grep -c nodev'), '1')
+
     def test_template_start_and_marks(self):
         self.assertEqual(out(self.box, 'cat /run/e2b/.E2B_SANDBOX_ID'), self.box.id)
         self.assertEqual(out(self.box, 'hostname'), 'atoll')
 
     def test_nothing_of_the_engine_is_left_open(self):
-        self.assertEqual(out(self.box, 'find /dev -name "*atoll*"; mount | grep -c atoll', 'root'), '0')
+        self.assertEqual(out(self.box, 'find /dev/ -name "*atoll?*" -o -name "*.sock"', 'root'), '')
         held = self.box.run('readlink /proc/self/fd/*').text()
         self.assertNotIn('socket', held)
 
@@ -378,6 +417,67 @@ class Choice(unittest.TestCase):
         self.assertEqual(status, 400, answer)
         self.assertIn("'local', 'gvisor', 'runc', 'crun'", answer['message'])
 
+    def own_server(self, *options):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-choice-')
+        self.addCleanup(scratch.cleanup)
+        scratch = pathlib.Path(scratch.name)
+        scratch.chmod(0o755)
+        server = Server(BUILD, scratch, '--pool', '1', '--stop-sandboxes', *options)
+        self.addCleanup(server.stop)
+        return server
+
+    @unittest.skipIf(missing('runc'), 'runc is not installed')
+    def test_a_template_names_one_and_a_request_another(self):
+        server = self.own_server()
+        templates = server.scratch / 'templates'
+        for name in ('base', 'boxed'):
+            rootfs = templates / name / 'rootfs'
+            rootfs.mkdir(parents=True)
+            subprocess.run(['mount', '--bind', template_cache() / 'base/rootfs', rootfs], check=True)
+            self.addCleanup(subprocess.run, ['umount', '--lazy', rootfs], check=True)
+        (templates / 'boxed/template.toml').write_text('runtime = "runc"\n')
+        server.options += ('--template-cache', templates)
+        server.start()
+        for asked, got in (({}, 'runc'), ({'runtime': 'local'}, 'local')):
+            with Sandbox('boxed', env=server.env(), **asked) as box:
+                self.assertEqual(box.api('GET', f'/sandboxes/{box.id}')['runtime'], got)
+        self.assertEqual(server.stop(), 0)
+
+    @unittest.skipIf(missing('gvisor'), 'runsc is not installed')
+    def test_a_host_without_it_says_so_and_serves_the_others(self):
+        server = self.own_server()
+        without = server.scratch / 'without-runsc'
+        without.write_text(f'#!/bin/sh\nexec unshare --mount sh -c \'mount --bind /dev/null {shutil.which("runsc")} '
+                           f'&& exec "$@"\' sh {server.program} "$@"\n')
+        without.chmod(0o755)
+        server.program = without
+        server.start()
+        api = Api(server.env(), **{'X-API-Key': server.env()['E2B_API_KEY']})
+        status, _, answer = api('POST', '/sandboxes', {'templateID': 'base', 'runtime': 'gvisor'})
+        self.assertEqual(status, 400, answer)
+        self.assertIn('apt-get install runsc', answer['message'])
+        with Sandbox(env=server.env()) as box:
+            self.assertEqual(out(box, 'echo alive'), 'alive')
+
+
+@unittest.skipUnless(internet.available(), 'needs a network namespace of its own')
+class Reach(unittest.TestCase):
+    """What a sandbox may reach does not depend on what runs it."""
+
+    def test_the_same_rules_hold(self):
+        with internet.Internet():
+            for runtime in (name for name in PROGRAMS if not missing(name)):
+                with self.subTest(runtime), Box(runtime=runtime, network={'denyOut': [ALL], 'allowOut': [ONE]}) as box:
+                    self.assertEqual((box.reaches(ONE), box.reaches(ONE, kind='udp')), (ONE, ONE))
+                    self.assertEqual(box.reaches(TWO), 'refused')
+                    self.assertIn(box.reaches(TWO, kind='udp'), ('refused', 'silence'))
+                    box.put()
+                    self.assertEqual(box.reaches(TWO), TWO)
+                    for private in ('169.254.169.254', '10.0.0.1', '192.168.1.1', internet.NEAR, '10.199.0.1'):
+                        self.assertNotEqual(box.reaches(private), private)
+                    box.put(denyOut=[TWO])
+                    self.assertEqual(box.reaches(TWO), 'refused')
+
 
 class Restart(unittest.TestCase):
     """Sandboxes of every runtime live on without their server, and nothing is left of them at the end."""
@@ -386,7 +486,7 @@ class Restart(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-runtime-')
         self.addCleanup(scratch.cleanup)
         pathlib.Path(scratch.name).chmod(0o755)
-        self.before = kernel.snapshot()
+        self.before = settled()
         self.server = Server(BUILD, scratch.name, '--pool', '1', '--stop-sandboxes')
         self.addCleanup(self.server.stop)
         self.server.start()
@@ -438,6 +538,31 @@ class Restart(unittest.TestCase):
             api = Api(self.server.env(), **{'X-API-Key': self.server.env()['E2B_API_KEY']})
             wait_for(lambda: api.status('GET', f'/sandboxes/{box.id}') == 404)
         self.end_cleanly()
+
+    def test_a_crash_while_one_is_made(self):
+        """Whatever is listed afterwards works, and whatever is not is gone."""
+        for delay in (0.02, 0.08, 0.15, 0.25, 0.4):
+            makers = [threading.Thread(target=self.try_to_make, args=(name,)) for name in self.runtimes]
+            for maker in makers:
+                maker.start()
+            time.sleep(delay)
+            self.again()
+            for maker in makers:
+                maker.join()
+            self.check_listed()
+        self.end_cleanly()
+
+    def try_to_make(self, runtime):
+        with contextlib.suppress(OSError, RuntimeError, http.client.HTTPException):
+            Sandbox(env=self.server.env(), runtime=runtime)
+
+    def check_listed(self):
+        api = Api(self.server.env(), **{'X-API-Key': self.server.env()['E2B_API_KEY']})
+        for one in api.ok('GET', '/v2/sandboxes'):
+            box = object.__new__(Sandbox)
+            box.env, box.id = self.server.env(), one['sandboxID']
+            box.made = api.ok('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
+            self.assertEqual(out(box, 'echo works'), 'works', one)
 
     def first_process(self, box):
         state = (self.server.data / 'run' / box.id / 'state').read_text()

@@ -1,4 +1,5 @@
 /* The local runtime over a real warden and a probe guest. Needs root. */
+#include "limit/limit.h"
 #include "policy/policy.h"
 #include "runtime/runtime.h"
 #include "warden/harness.h"
@@ -11,6 +12,11 @@
 enum {
 	PATIENCE_MS = 15000,
 };
+
+static const struct limit_set small = { .v = { [LIMIT_CPU] = 1,
+						[LIMIT_MEMORY] = 128,
+						[LIMIT_DISK] = 64,
+						[LIMIT_PROCESSES] = 64 } };
 
 struct fixture {
 	struct harness h;
@@ -83,10 +89,7 @@ static int create(struct fixture *f, const char *template_name)
 {
 	struct runtime_spec spec = { .id = "one",
 		.template_name = template_name,
-		.cpu_count = 1,
-		.memory_mb = 128,
-		.disk_mb = 64,
-		.max_pids = 64,
+		.limits = &small,
 		.settings = STR("{}"),
 		.policy = f->policy };
 
@@ -99,10 +102,7 @@ static int create_from(struct fixture *f, const char *id, const char *image)
 	struct runtime_spec spec = { .id = id,
 		.template_name = "empty",
 		.image = image,
-		.cpu_count = 1,
-		.memory_mb = 128,
-		.disk_mb = 64,
-		.max_pids = 64,
+		.limits = &small,
 		.settings = STR("{}") };
 
 	runtime_create(f->rt, &spec, on_done, f);

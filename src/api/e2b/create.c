@@ -17,6 +17,7 @@ struct create_in {
 	struct json_bool secure, internet, auto_pause, auto_pause_memory;
 	struct auto_resume_in auto_resume;
 	struct json_list volume_mounts;
+	struct limit_in limits;
 };
 static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, template_id, "templateID", JSON_STR, .flags = JSON_REQUIRED,
@@ -38,6 +39,8 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, iam, "iam", JSON_RAW, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, runtime, "runtime", JSON_STR, .flags = JSON_NULLABLE,
 		.max = RUNTIME_NAME_SIZE - 1),
+	JSON_FIELD(struct create_in, limits, "limits", JSON_OBJECT, .flags = JSON_NULLABLE,
+		.shape = &limit_shape),
 	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS,
 		.flags = JSON_NULLABLE, .shape = &e2b_mount_shape, .max = 64),
 };
@@ -130,7 +133,9 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 		.metadata = in.metadata,
 		.env_vars = in.env_vars,
 		.options = options_of(&in, &network),
+		.ceilings = e2b_ceilings(call),
 	};
+	limit_set_read(&in.limits, &spec.limits);
 	problem = wrong(&in, spec.secure, &network);
 	if (problem)
 		api_fail_status(call, 400, problem);

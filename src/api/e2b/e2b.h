@@ -118,6 +118,15 @@ int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_templ
 /* A snapshot's image stands for its build. */
 void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SIZE]);
 
+/* ---- limits.c, events.c ---- */
+/* What it may use, and how often that was not enough. */
+void e2b_write_limits(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
+/* Of the caller's team; NULL: the usual ones. */
+const struct limit_set *e2b_ceilings(struct api_call *call);
+void e2b_admin_limits_get(struct api_call *call);
+void e2b_admin_limits_put(struct api_call *call);
+void e2b_events(struct api_call *call);
+
 /* ---- mounts.c ---- */
 extern const struct json_shape e2b_mount_shape; /* of an element of volumeMounts */
 /* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400 itself. */

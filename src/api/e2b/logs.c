@@ -24,6 +24,8 @@ static void log_message(const struct sandbox_log_line *line, struct buf *out)
 	jsonw_strz(&w, "logger", "atoll");
 	jsonw_str(&w, "message", line->kind);
 	jsonw_str(&w, "actor", line->actor);
+	if (line->cause.n)
+		jsonw_str(&w, "cause", line->cause);
 	jsonw_raw(&w, "data", line->data);
 	jsonw_end_object(&w);
 }
@@ -46,6 +48,8 @@ static void log_line(void *arg, const struct sandbox_log_line *line)
 	jsonw_strz(&l->entries_w, "level", "info");
 	jsonw_object(&l->entries_w, "fields");
 	jsonw_str(&l->entries_w, "actor", line->actor);
+	if (line->cause.n)
+		jsonw_str(&l->entries_w, "cause", line->cause);
 	jsonw_str(&l->entries_w, "data", line->data);
 	jsonw_end_object(&l->entries_w);
 	jsonw_end_object(&l->entries_w);

@@ -22,13 +22,26 @@ static void write_sample(struct jsonw *w, const char *key, const struct sandbox 
 	jsonw_object(w, key);
 	jsonw_strz(w, "timestamp", at);
 	jsonw_int(w, "timestampUnix", s->at_us / 1000000);
-	jsonw_int(w, "cpuCount", sb->cpu_count);
+	jsonw_int(w, "cpuCount", sb->limits.v[LIMIT_CPU]);
 	jsonw_num(w, "cpuUsedPct", s->cpu_pct);
 	jsonw_int(w, "memUsed", s->mem_used);
 	jsonw_int(w, "memTotal", s->mem_total);
 	jsonw_int(w, "memCache", s->mem_cache);
 	jsonw_int(w, "diskUsed", s->disk_used);
 	jsonw_int(w, "diskTotal", s->disk_total);
+	jsonw_num(w, "cpuThrottledPct", s->cpu_held_pct);
+	jsonw_int(w, "oomKills", s->oom_kills);
+	jsonw_int(w, "inodesUsed", s->inodes_used);
+	jsonw_int(w, "inodesTotal", s->inodes_total);
+	jsonw_int(w, "processes", s->processes);
+	jsonw_int(w, "processesMax", sb->limits.v[LIMIT_PROCESSES]);
+	jsonw_int(w, "processesRefused", s->processes_refused);
+	jsonw_int(w, "openFilesMax", sb->limits.v[LIMIT_FILES]);
+	jsonw_int(w, "shmUsed", s->shm_used);
+	jsonw_int(w, "shmTotal", s->shm_total);
+	jsonw_int(w, "connections", s->connections);
+	jsonw_int(w, "connectionsMax", sb->limits.v[LIMIT_CONNECTIONS]);
+	jsonw_int(w, "logLinesMax", sb->limits.v[LIMIT_LOG_LINES]);
 	jsonw_end_object(w);
 }
 

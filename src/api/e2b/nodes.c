@@ -17,8 +17,8 @@ static void add_load(void *arg, const struct sandbox *sb)
 	if (sandbox_is_paused(sb))
 		return;
 	load->sandboxes++;
-	load->cpu += sb->cpu_count;
-	load->memory_mb += sb->memory_mb;
+	load->cpu += sb->limits.v[LIMIT_CPU];
+	load->memory_mb += sb->limits.v[LIMIT_MEMORY];
 }
 
 struct team_walk {

@@ -89,9 +89,9 @@ static void write_common(struct jsonw *w, const struct sandbox *sb)
 	jsonw_strz(w, "startedAt", started);
 	jsonw_strz(w, "endAt", end);
 	jsonw_strz(w, "envdVersion", E2B_ENVD_VERSION);
-	jsonw_int(w, "cpuCount", sb->cpu_count);
-	jsonw_int(w, "memoryMB", sb->memory_mb);
-	jsonw_int(w, "diskSizeMB", sb->disk_mb);
+	jsonw_int(w, "cpuCount", sb->limits.v[LIMIT_CPU]);
+	jsonw_int(w, "memoryMB", sb->limits.v[LIMIT_MEMORY]);
+	jsonw_int(w, "diskSizeMB", sb->limits.v[LIMIT_DISK]);
 	jsonw_strz(w, "state", paused ? "paused" : "running");
 	jsonw_strz(w, "runtime", sb->runtime);
 	jsonw_map(w, "metadata", &sb->metadata);
@@ -102,6 +102,19 @@ void e2b_write_listed(struct jsonw *w, const struct sandbox *sb)
 {
 	jsonw_object(w, NULL);
 	write_common(w, sb);
+	jsonw_end_object(w);
+}
+
+/* What the network rules refused it, where they did. */
+static void write_denied(struct api_call *call, struct jsonw *w, const struct sandbox *sb)
+{
+	struct egress_denials denied = egress_denied(call->api->config.egress, sb->id);
+
+	jsonw_object(w, "networkDenied");
+	jsonw_int(w, "packets", (int64_t)sb->denied_packets);
+	jsonw_int(w, "namesAsked", (int64_t)denied.names_asked);
+	jsonw_int(w, "namesDialled", (int64_t)denied.names_dialled);
+	jsonw_int(w, "addresses", (int64_t)denied.addresses);
 	jsonw_end_object(w);
 }
 
@@ -117,6 +130,8 @@ void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandb
 		jsonw_null(w, "allowInternetAccess");
 	if (sb->options.network.n)
 		jsonw_raw(w, "network", sb->options.network);
+	write_denied(call, w, sb);
+	e2b_write_limits(call, w, sb);
 	jsonw_object(w, "lifecycle");
 	jsonw_bool(w, "autoResume", sb->options.auto_resume);
 	jsonw_strz(w, "onTimeout",

@@ -20,6 +20,7 @@ const struct api_route api_e2b_routes[] = {
 	{ "GET", "/sandboxes/{id}/metrics", e2b_metrics, 0 },
 	{ "GET", "/sandboxes/{id}/logs", e2b_logs_v1, 0 },
 	{ "GET", "/v2/sandboxes/{id}/logs", e2b_logs_v2, 0 },
+	{ "GET", "/events/sandboxes/{id}", e2b_events, 0 },
 	{ "POST", "/sandboxes/{id}/snapshots", e2b_snapshot_create, API_BODY },
 	{ "GET", "/snapshots", e2b_snapshot_list, 0 },
 	{ "GET", "/teams", e2b_teams_list, 0 },
@@ -67,6 +68,8 @@ const struct api_route api_e2b_routes[] = {
 	{ "POST", "/admin/teams/{id}/builds/cancel", e2b_admin_cancel_builds, API_ADMIN },
 	{ "POST", "/admin/teams/{id}/api-keys", e2b_admin_key_create, API_ADMIN | API_BODY },
 	{ "DELETE", "/admin/teams/{id}/api-keys/{key}", e2b_admin_key_revoke, API_ADMIN },
+	{ "GET", "/admin/teams/{id}/limits", e2b_admin_limits_get, API_ADMIN },
+	{ "PUT", "/admin/teams/{id}/limits", e2b_admin_limits_put, API_ADMIN | API_BODY },
 	{ "GET", "/openapi.json", e2b_openapi, API_OPEN },
 	{ 0 },
 };

@@ -62,7 +62,7 @@ static void write_template(struct jsonw *w, const struct template *t, const stru
 	jsonw_strz(w, "buildStatus", "ready");
 	jsonw_bool(w, "public", true);
 	write_names(w, t->name);
-	write_size(w, t->cpu, t->memory_mb, t->disk_mb);
+	write_size(w, t->limits.v[LIMIT_CPU], t->limits.v[LIMIT_MEMORY], t->limits.v[LIMIT_DISK]);
 	write_times(w, t->made_us);
 	write_use(w, uses, t->id);
 	jsonw_int(w, "buildCount", 1);
@@ -197,7 +197,8 @@ static void write_found(struct jsonw *w, const struct e2b_template *f, const str
 	} else {
 		template_build_id(&f->t, build);
 		write_build(w, build, f->t.made_us);
-		write_size(w, f->t.cpu, f->t.memory_mb, f->t.disk_mb);
+		write_size(w, f->t.limits.v[LIMIT_CPU], f->t.limits.v[LIMIT_MEMORY],
+			f->t.limits.v[LIMIT_DISK]);
 	}
 	jsonw_end_object(w);
 	jsonw_end_array(w);

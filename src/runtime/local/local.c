@@ -1,5 +1,6 @@
 /* Sandboxes of Linux's own namespaces, made by the warden. This side is unprivileged: it asks. */
 #include "runtime/local/local.h"
+#include "limit/limit.h"
 
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -127,6 +128,16 @@ static void add_mounts(struct call *call, const struct runtime_spec *spec)
 	call->request.n_mounts = (uint32_t)spec->n_mounts;
 }
 
+static void add_limits(struct warden_request *q, const struct limit_set *limits)
+{
+	q->memory_bytes = (uint64_t)limits->v[LIMIT_MEMORY] << 20;
+	q->shm_bytes = (uint64_t)limits->v[LIMIT_SHM] << 20;
+	q->disk_bytes = (uint64_t)limits->v[LIMIT_DISK] << 20;
+	q->disk_inodes = (uint64_t)limits->v[LIMIT_INODES];
+	q->cpu_percent = (uint32_t)limits->v[LIMIT_CPU] * 100;
+	q->max_pids = (uint32_t)limits->v[LIMIT_PROCESSES];
+}
+
 void local_create_with(struct local *local, enum warden_engine engine,
 	const struct runtime_spec *spec, done_fn done, void *arg)
 {
@@ -140,10 +151,7 @@ void local_create_with(struct local *local, enum warden_engine engine,
 		(void)snprintf(call->request.image_name, sizeof call->request.image_name, "%s",
 			spec->image);
 	call->request.engine = engine;
-	call->request.memory_bytes = (uint64_t)spec->memory_mb << 20;
-	call->request.disk_bytes = (uint64_t)spec->disk_mb << 20;
-	call->request.cpu_percent = (uint32_t)spec->cpu_count * 100;
-	call->request.max_pids = (uint32_t)spec->max_pids;
+	add_limits(&call->request, spec->limits);
 	add_mounts(call, spec);
 	/* The warden passes the settings on without a look. */
 	call->fd = sealed_file("atoll-settings", spec->settings, &e);

@@ -118,10 +118,27 @@ static void answered(struct local *local, const struct warden_reply *reply, cons
 	call_end(call, r, r, &e);
 }
 
+/* Whose sandbox the warden speaks of; NULL: nobody's here. */
+static const struct runtime *engine_of(const struct local *local, const struct warden_reply *reply)
+{
+	return reply->engine < WARDEN_ENGINES ? local->engines[reply->engine] : NULL;
+}
+
+static void tell_crossed(const struct local *local, const struct warden_reply *reply)
+{
+	static const enum runtime_limit limits[WARDEN_LIMITS] = {
+		[WARDEN_LIMIT_MEMORY] = RUNTIME_LIMIT_MEMORY,
+		[WARDEN_LIMIT_PIDS] = RUNTIME_LIMIT_PIDS,
+	};
+	const struct runtime *rt = engine_of(local, reply);
+
+	if (rt && rt->crossed && reply->limit < WARDEN_LIMITS)
+		rt->crossed(rt->crossed_arg, reply->id, limits[reply->limit], reply->count);
+}
+
 static void tell_exited(const struct local *local, const struct warden_reply *reply)
 {
-	const struct runtime *rt =
-		reply->engine < WARDEN_ENGINES ? local->engines[reply->engine] : NULL;
+	const struct runtime *rt = engine_of(local, reply);
 
 	if (rt && rt->exited)
 		rt->exited(rt->exited_arg, reply->id, &reply->e);
@@ -158,6 +175,9 @@ static void handle(struct local *local, const struct warden_reply *reply, const 
 		break;
 	case WARDEN_EXITED:
 		tell_exited(local, reply);
+		break;
+	case WARDEN_CROSSED:
+		tell_crossed(local, reply);
 		break;
 	}
 	close_all(fds, n);

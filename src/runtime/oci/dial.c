@@ -50,8 +50,7 @@ static void on_answer(void *arg, uint32_t events)
 	if (n != 1)
 		(void)err_set(&d->e, -ECONNRESET, "the guest hung up");
 	else if (problem)
-		(void)err_sys(&d->e, -(int)problem, "connect to port %d of the sandbox",
-			d->port);
+		(void)err_sys(&d->e, -(int)problem, "connect to port %d of the sandbox", d->port);
 	end(d);
 }
 

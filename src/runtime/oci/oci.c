@@ -1,6 +1,7 @@
 #include "runtime/oci/oci.h"
 
-/* One table each, since the table has the name; all by one macro, since that is the only difference. */
+/* One table each, since the table has the name; all by one macro, since that is the only
+ * difference. */
 static const struct runtime_ops oci_ops[];
 
 static struct oci *oci_from(struct runtime *rt)
@@ -51,6 +52,11 @@ static void oci_dial(struct runtime *rt, const char *id, int port, runtime_dial_
 		oci_dial_inside(oci, id, port, fn, arg);
 	else
 		runtime_dial(&oci->local->base, id, port, fn, arg);
+}
+
+static void oci_hang_up(struct runtime *rt)
+{
+	oci_dials_end(oci_from(rt));
 }
 
 static void oci_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg)
@@ -106,24 +112,14 @@ static void oci_denied(struct runtime *rt, runtime_denied_fn each, done_fn done,
 	runtime_denied(local_of(rt), each, done, arg);
 }
 
-#define OCI_OPS(its_name)                            \
-	{                                            \
-		.name = (its_name),                  \
-		.free = oci_free,                    \
-		.ready = oci_ready,                  \
-		.create = oci_create,                \
-		.destroy = oci_destroy,              \
-		.dial = oci_dial,                    \
-		.list = oci_list,                    \
-		.pause = oci_pause,                  \
-		.resume = oci_resume,                \
-		.save = oci_save,                    \
-		.discard = oci_discard,              \
-		.list_images = oci_list_images,      \
-		.set_policy = oci_set_policy,        \
-		.egress_sockets = oci_egress_sockets, \
-		.find_address = oci_find_address,    \
-		.denied = oci_denied,                \
+#define OCI_OPS(its_name)                                                                       \
+	{                                                                                       \
+		.name = (its_name), .free = oci_free, .ready = oci_ready, .create = oci_create, \
+		.destroy = oci_destroy, .dial = oci_dial, .hang_up = oci_hang_up,               \
+		.list = oci_list, .pause = oci_pause, .resume = oci_resume, .save = oci_save,   \
+		.discard = oci_discard, .list_images = oci_list_images,                         \
+		.set_policy = oci_set_policy, .egress_sockets = oci_egress_sockets,             \
+		.find_address = oci_find_address, .denied = oci_denied,                         \
 	}
 
 static const struct runtime_ops oci_ops[] = {
