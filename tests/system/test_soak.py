@@ -3,6 +3,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+import warnings
 
 from harness import soak
 from harness.server import Server
@@ -12,6 +13,7 @@ BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 
 class Soaked(unittest.TestCase):
     def test_nothing_is_lost_and_nothing_is_left(self):
+        warnings.simplefilter('ignore', ResourceWarning)  # connections that a crash has cut
         with tempfile.TemporaryDirectory(prefix='atoll-soak-') as scratch:
             pathlib.Path(scratch).chmod(0o755)
             with Server(BUILD, scratch) as server:
