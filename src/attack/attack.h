@@ -55,8 +55,9 @@ struct scene {
 	uint16_t canary_port; /* where the host answers with the mark, TCP and UDP */
 	uint16_t api_port;
 	bool changes_files; /* inside a sandbox: its files may be written */
-	/* The kernel that answers is not the host's (gVisor): what it lets a program do to itself is
-	 * done to the sandbox. What comes from the host or a neighbour is an escape all the same. */
+	/* The kernel that answers is not the host's (gVisor): what it lets a program do to itself
+	 * is done to the sandbox. What comes from the host or a neighbour is an escape all the
+	 * same. */
 	bool own_kernel;
 };
 

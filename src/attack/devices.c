@@ -31,7 +31,8 @@ static void make_node(const struct node *node, const char *dir, struct finding *
 	}
 	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd >= 0)
-		given_by_kernel(f, "%s (%u:%u) was made and opened", path, node->major, node->minor);
+		given_by_kernel(f, "%s (%u:%u) was made and opened", path, node->major,
+			node->minor);
 	else
 		contained(f, "%s was made but does not open: %s", path, strerrordesc_np(errno));
 	if (fd >= 0)

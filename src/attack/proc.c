@@ -252,7 +252,8 @@ static void find_processes(const struct attempt *a, const struct scene *scene, s
 			continue;
 		n++;
 		if (!is_ours(entry->d_name))
-			given_by_kernel(f, "process %s is of another process namespace", entry->d_name);
+			given_by_kernel(f, "process %s is of another process namespace",
+				entry->d_name);
 		if (has_marked_name(entry->d_name, scene))
 			escaped(f, "process %s is the host's or the neighbour's", entry->d_name);
 	}
@@ -299,8 +300,9 @@ static void read_map(const struct attempt *a, const struct scene *scene, struct 
 		if (!next_word(&rest, &word) || str_to_int(word, 0, UINT32_MAX, &n[i]) < 0)
 			return;
 	if (n[1] < ID_BLOCK || n[2] > ID_BLOCK || next_word(&rest, &word))
-		given_by_kernel(f, "id %" PRId64 " inside is %" PRId64 " outside, and %" PRId64 " more",
-			n[0], n[1], n[2] - 1);
+		given_by_kernel(f,
+			"id %" PRId64 " inside is %" PRId64 " outside, and %" PRId64 " more", n[0],
+			n[1], n[2] - 1);
 	else
 		contained(f,
 			"%" PRId64 " ids from %" PRId64 " inside are those from %" PRId64

@@ -13,9 +13,8 @@ static const struct {
 	const char *name, *script;
 } values[VALUES] = {
 	/* Where there is none, as in gVisor, it cannot be the same. */
-	{ "boot id",
-		"f=/proc/sys/kernel/random/boot_id; if [ -e $f ]; then cat $f; else "
-		"echo none $(od -An -N8 -tx1 /dev/urandom); fi" },
+	{ "boot id", "f=/proc/sys/kernel/random/boot_id; if [ -e $f ]; then cat $f; else "
+		     "echo none $(od -An -N8 -tx1 /dev/urandom); fi" },
 	{ "machine id", "cat /etc/machine-id" },
 	{ "random bytes", "od -An -N16 -tx1 /dev/urandom | tr -d ' \\n'" },
 	{ "random of the C library", "python3 -c 'import os; print(os.getrandom(16).hex())'" },

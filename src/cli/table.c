@@ -52,7 +52,8 @@ static const struct cli_option exec_options[] = {
 static const struct cli_option create_options[] = {
 	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
 	{ "meta", 0, "K=V", "metadata; may be repeated" },
-	{ "runtime", 0, "NAME", "what runs it: local, gvisor, runc, crun (default: the template's)" },
+	{ "runtime", 0, "NAME",
+		"what runs it: local, gvisor, runc, crun (default: the template's)" },
 	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
 };
 

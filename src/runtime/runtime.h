@@ -28,8 +28,8 @@ const char *runtime_mount_problem(struct str path);
 struct runtime_spec {
 	const char *id;
 	const char *template_name;
-	const char *image; /* a saved image to start from; NULL: a fresh disk */
-	const struct limit_set *limits; /* all said */
+	const char *image;                  /* a saved image to start from; NULL: a fresh disk */
+	const struct limit_set *limits;     /* all said */
 	struct str settings;                /* the guest's JSON, as POST /init takes it; copied */
 	const struct runtime_mount *mounts; /* no path twice; copied */
 	size_t n_mounts;
@@ -78,8 +78,8 @@ enum runtime_limit {
 	RUNTIME_LIMIT_MEMORY, /* a process was killed */
 	RUNTIME_LIMIT_PIDS,   /* a process could not be made */
 };
-typedef void (*runtime_crossed_fn)(void *arg, const char *id, enum runtime_limit limit,
-	uint64_t times);
+typedef void (
+	*runtime_crossed_fn)(void *arg, const char *id, enum runtime_limit limit, uint64_t times);
 void runtime_on_crossed(struct runtime *rt, runtime_crossed_fn fn, void *arg);
 /* Called once when it can do nothing any more, with the cause; what it made lives on. */
 void runtime_on_lost(struct runtime *rt, runtime_lost_fn fn, void *arg);
@@ -95,7 +95,8 @@ void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg
 /* The one data door: a non-blocking descriptor to a port inside, connected or still connecting
  * (writable or failed will tell). */
 void runtime_dial(struct runtime *rt, const char *id, int port, runtime_dial_fn fn, void *arg);
-/* The server stops: who still waits for a dial hears -ECANCELED now, while there is somebody to hear. */
+/* The server stops: who still waits for a dial hears -ECANCELED now, while there is somebody to
+ * hear. */
 void runtime_hang_up(const struct runtime_set *set);
 /* Every sandbox that lives, then done: what the kernel says, for reconciling. */
 void runtime_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);

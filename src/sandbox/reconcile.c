@@ -46,7 +46,8 @@ static void seen(void *arg, const char *id, bool is_frozen)
 
 	/* Made for a request that was never answered, ended in the row only, or paused to disk and
 	 * not yet taken away. */
-	if (!live || live->view.image[0] || live->runtime != rec->book->config.runtimes.v[rec->at]) {
+	if (!live || live->view.image[0] ||
+		live->runtime != rec->book->config.runtimes.v[rec->at]) {
 		remove_stray(rec, id);
 		return;
 	}

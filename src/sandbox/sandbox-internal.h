@@ -25,7 +25,7 @@ struct live { /* one sandbox that the book knows */
 	struct sandbox view;
 	struct sandbox_book *book;
 	struct runtime *runtime; /* that the view names */
-	struct arena *arena; /* holds the view's metadata, options' texts and environment */
+	struct arena *arena;     /* holds the view's metadata, options' texts and environment */
 	struct json_map env;
 	struct buf network; /* options.network once it was replaced: an arena would fill up */
 	struct loop_timer timer;
@@ -38,10 +38,10 @@ struct live { /* one sandbox that the book knows */
 	bool is_heard; /* the guest's counts are known */
 	int64_t cpu_periods, cpu_held;
 	double cpu_pressure;
-	int64_t connections; /* from outside, now */
-	bool is_alive, is_frozen; /* while reconciling: what the runtime says */
-	bool has_exited;          /* by itself, during a change */
-	bool was_booted;          /* when it was last resumed: its memory was not kept */
+	int64_t connections;           /* from outside, now */
+	bool is_alive, is_frozen;      /* while reconciling: what the runtime says */
+	bool has_exited;               /* by itself, during a change */
+	bool was_booted;               /* when it was last resumed: its memory was not kept */
 	int64_t resumed_ms, paused_ms; /* when it last was; 0: never since the server started */
 	uint64_t told[8];              /* who was told that it is paused; 0: nobody */
 	size_t n_told;
@@ -119,7 +119,7 @@ void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, vo
 struct source {
 	struct template t; /* id and name as clients see them */
 	char base_template[TEMPLATE_NAME_SIZE];
-	char image[SANDBOX_ID_SIZE]; /* empty: a fresh disk */
+	char image[SANDBOX_ID_SIZE];     /* empty: a fresh disk */
 	char runtime[RUNTIME_NAME_SIZE]; /* empty: the default */
 };
 int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
@@ -171,7 +171,8 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);
 void snap_list_free(struct list *snaps);
 
 /* trust.c */
-/* Makes a running one trust the server's authority; done in any case, at the latest after seconds. */
+/* Makes a running one trust the server's authority; done in any case, at the latest after seconds.
+ */
 void live_trust(struct live *live, done_fn done, void *arg);
 
 /* crossing.c */

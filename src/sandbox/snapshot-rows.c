@@ -107,7 +107,8 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e)
 	return store_query(tx,
 		"SELECT image, team_id, template_id, alias, tag, base_template, sandbox_id, "
 		"cpu_count, "
-		"memory_mb, disk_mb, created_us, runtime FROM snapshots ORDER BY created_us DESC, image",
+		"memory_mb, disk_mb, created_us, runtime FROM snapshots ORDER BY created_us DESC, "
+		"image",
 		NULL, 0, load_row, snaps, e);
 }
 

@@ -44,7 +44,7 @@ struct server {
 	struct volume_book *volumes;
 	int volumes_fd;
 	char node_id[NODE_ID_SIZE];
-	struct runtime *runtime;      /* the default, which has the network */
+	struct runtime *runtime;     /* the default, which has the network */
 	struct runtime_set runtimes; /* it and all others */
 	struct sandbox_book *sandboxes;
 	struct tls_authority *authority;
@@ -282,8 +282,8 @@ static int open_books(struct server *s, struct err *e)
 	return open_outward(s, e);
 }
 
-/* Those whose programs this host lacks as well: they may be installed at any time, and until then say
- * so when they are asked. */
+/* Those whose programs this host lacks as well: they may be installed at any time, and until then
+ * say so when they are asked. */
 static int open_runtimes(struct server *s, struct err *e)
 {
 	static const char *const others[] = { "gvisor", "runc", "crun" };

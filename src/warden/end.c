@@ -145,7 +145,8 @@ static int reap(const struct slot *slot)
 }
 
 /* Only a kill can be the memory limit's doing: earlier ones may have hit other processes inside. An
- * engine's end is told by its own status; in gVisor the first kill hits its kernel, and with it all. */
+ * engine's end is told by its own status; in gVisor the first kill hits its kernel, and with it
+ * all. */
 static bool ran_out_of_memory(const struct slot *slot, int status)
 {
 	bool killed = status < 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);

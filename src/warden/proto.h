@@ -7,8 +7,8 @@
 
 enum {
 	WARDEN_VERSION = 3,
-	WARDEN_ID_SIZE = 32,   /* with its NUL; [a-z0-9]+ */
-	WARDEN_NAME_SIZE = 64, /* with its NUL; [a-z0-9][a-z0-9-_]* */
+	WARDEN_ID_SIZE = 32,     /* with its NUL; [a-z0-9]+ */
+	WARDEN_NAME_SIZE = 64,   /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
 	WARDEN_PATH_SIZE = 256,  /* with its NUL; see warden_path_problem */
 	WARDEN_MAX_MOUNTS = 16,
@@ -130,10 +130,10 @@ enum warden_kind {
 			   * fds: the sockets of enum warden_egress, unless there is no network */
 	WARDEN_REPLY,
 	WARDEN_LISTED,
-	WARDEN_EXITED, /* unasked: the sandbox ended by itself; code holds the wait status or -1 */
-	WARDEN_NAMED,  /* unasked: the sandbox that is being created has this address; comes before
-			* anything in it runs */
-	WARDEN_DENIED, /* unasked: one of the packets that a sandbox was refused */
+	WARDEN_EXITED,  /* unasked: the sandbox ended by itself; code holds the wait status or -1 */
+	WARDEN_NAMED,   /* unasked: the sandbox that is being created has this address; comes before
+			 * anything in it runs */
+	WARDEN_DENIED,  /* unasked: one of the packets that a sandbox was refused */
 	WARDEN_CROSSED, /* unasked: a sandbox came up against its limit, count times since it was
 			 * last told */
 };
@@ -187,8 +187,8 @@ enum guest_step {
 	GUEST_ROOT = 1,
 	GUEST_START,
 };
-/* Files of its cgroups, open for reading: how the guest knows what the kernel did in it, on hosts of
- * either kind. With another engine there are none. */
+/* Files of its cgroups, open for reading: how the guest knows what the kernel did in it, on hosts
+ * of either kind. With another engine there are none. */
 enum guest_meter {
 	METER_MEMORY, /* has a line `oom_kill N` */
 	METER_CPU,    /* cpu.stat */

@@ -26,8 +26,8 @@ static int count_idle(const struct warden *w, bool bare)
 	return n;
 }
 
-/* One that waits for its disk to be copied needs no processor; an engine needs it for so long that the
- * next requests would find nothing prepared. */
+/* One that waits for its disk to be copied needs no processor; an engine needs it for so long that
+ * the next requests would find nothing prepared. */
 static bool is_booting(const struct warden *w)
 {
 	LIST_EACH(&w->slots, node)
@@ -174,8 +174,9 @@ static int make_slot(struct warden *w, const struct warden_request *q, bool bare
 
 	/* What is past its disk has its engine written down. */
 	if (!slot && w->making &&
-		(slot_is_bare(w->making) || (!bare && q->engine == WARDEN_LOCAL &&
-						    disk_size_eq(w->making->disk_size, size_of(q)))))
+		(slot_is_bare(w->making) ||
+			(!bare && q->engine == WARDEN_LOCAL &&
+				disk_size_eq(w->making->disk_size, size_of(q)))))
 		slot = TAKE(w->making);
 	if (!slot)
 		slot = slot_new(w, &now);
@@ -238,7 +239,8 @@ int slot_start(struct slot *slot, const char *id, int settings_fd, struct err *e
 }
 
 /* An engine takes its time, and its guest must not run anything before its sockets are taken. Until
- * then the place under its name is only reserved: another warden shall not take it for a sandbox. */
+ * then the place under its name is only reserved: another warden shall not take it for a sandbox.
+ */
 static int hold_start(struct slot *slot, const char *id, int settings_fd, struct err *e)
 {
 	slot->settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0);
@@ -293,7 +295,8 @@ void birth_free(struct slot *slot)
 	if (!birth)
 		return;
 	/* Until it is named, its place under that name is only reserved. */
-	if (!slot->id[0] && !slot->wanted_id[0] && map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
+	if (!slot->id[0] && !slot->wanted_id[0] &&
+		map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
 		(void)map_remove(&slot->w->by_id, str_of(birth->message.request.id));
 	close_fdp(&birth->settings_fd);
 	tree_done(&birth->tree);
@@ -361,8 +364,7 @@ static void create_from_image(struct warden *w, const struct warden_message *m, 
 	*slot->birth = (struct birth){ *m, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
 	tree->fd = -EBADF;
 	(void)map_put(&w->by_id, str_of(slot->birth->message.request.id), slot);
-	if (policy_give(slot, ranges, &e) < 0 ||
-		copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
+	if (policy_give(slot, ranges, &e) < 0 || copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
 		slot_end(slot, &e);
 	refill_soon(w);
 }

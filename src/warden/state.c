@@ -8,8 +8,7 @@ int state_write(int dir_fd, const struct state *s, struct err *e)
 {
 	char text[160];
 	int n = snprintf(text, sizeof text,
-		"atoll-slot 1\nkey %s\npid %d\nstart %" PRIu64
-		"\nnumber %d\nloop %d\nengine %d\n",
+		"atoll-slot 1\nkey %s\npid %d\nstart %" PRIu64 "\nnumber %d\nloop %d\nengine %d\n",
 		s->key, (int)s->pid, s->start_time, s->number, s->loop, s->engine);
 
 	return file_replace(dir_fd, "state", str_make(text, (size_t)n), 0600, e);

@@ -323,8 +323,8 @@ static void list_one(void *arg, const char *name)
 	const struct listing *l = arg;
 
 	if (strlen(name) < WARDEN_ID_SIZE)
-		control_tell(l->w,
-			&(struct warden_reply){ .kind = WARDEN_LISTED, .tag = l->tag }, name);
+		control_tell(l->w, &(struct warden_reply){ .kind = WARDEN_LISTED, .tag = l->tag },
+			name);
 }
 
 void image_list(struct warden *w, const struct warden_request *q)

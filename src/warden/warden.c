@@ -156,8 +156,8 @@ static int load_program(const char *path, int *ret, struct err *e)
 	return 0;
 }
 
-/* Where the guest is built with parts that only the host has (sanitizers), a second one without them
- * lies beside it. */
+/* Where the guest is built with parts that only the host has (sanitizers), a second one without
+ * them lies beside it. */
 static int load_guest(struct warden *w, struct err *e)
 {
 	char dir[3500], path[4096], inner[4096];

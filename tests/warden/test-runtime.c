@@ -13,10 +13,9 @@ enum {
 	PATIENCE_MS = 15000,
 };
 
-static const struct limit_set small = { .v = { [LIMIT_CPU] = 1,
-						[LIMIT_MEMORY] = 128,
-						[LIMIT_DISK] = 64,
-						[LIMIT_PROCESSES] = 64 } };
+static const struct limit_set small = {
+	.v = { [LIMIT_CPU] = 1, [LIMIT_MEMORY] = 128, [LIMIT_DISK] = 64, [LIMIT_PROCESSES] = 64 }
+};
 
 struct fixture {
 	struct harness h;

@@ -244,8 +244,8 @@ int local_open_door(const struct local *local, const char *id, const char *name,
 
 	if (fd < 0)
 		return err_sys(e, -errno, "make a socket");
-	(void)snprintf(addr.sun_path, sizeof addr.sun_path, "/proc/self/fd/%d/%s/%s",
-		local->run_fd, id, name);
+	(void)snprintf(addr.sun_path, sizeof addr.sun_path, "/proc/self/fd/%d/%s/%s", local->run_fd,
+		id, name);
 	if (connect(fd, (struct sockaddr *)&addr, sizeof addr) < 0)
 		return err_sys(e, -errno, "connect to the guest of '%s'", id);
 	return TAKE_FD(fd);

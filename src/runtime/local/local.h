@@ -9,8 +9,8 @@ struct call {
 	struct list node; /* in local.unsent or local.waiting */
 	struct warden_request request;
 	struct warden_mount *mounts; /* of a CREATE; NULL: none */
-	int fd; /* passed along; -EBADF: none */
-	int ranges_fd; /* of a policy, passed along as the last; -EBADF: none */
+	int fd;                      /* passed along; -EBADF: none */
+	int ranges_fd;               /* of a policy, passed along as the last; -EBADF: none */
 	done_fn done;
 	runtime_dial_fn dial;
 	runtime_each_fn each;
@@ -40,7 +40,8 @@ struct local {
 	bool is_ready, has_refused, is_dead;
 	struct err state; /* why it is not ready */
 	struct loop_task dead_task;
-	struct runtime *engines[WARDEN_ENGINES]; /* whose sandboxes the warden runs; NULL: nobody's */
+	struct runtime
+		*engines[WARDEN_ENGINES];  /* whose sandboxes the warden runs; NULL: nobody's */
 	int egress_fds[WARDEN_EGRESS_FDS]; /* by enum warden_egress; -EBADF: no network */
 	struct resident *residents;
 };
