@@ -78,6 +78,7 @@ _Noreturn void engine_child_main(const struct engine_child *c)
 {
 	/* Files are shared with the host in the sense that nothing is kept back in gVisor's memory:
 	 * a disk that is copied while all stands still is whole. Its cgroups are ours. */
+	/* NOLINTBEGIN(bugprone-suspicious-missing-comma): the place is part of the word */
 	static const char *const runsc[] = { "runsc", "--root=" ENGINE_PLACE "/state",
 		"--ignore-cgroups", "--network=sandbox", "--host-uds=create",
 		"--file-access=shared", "run", "--bundle=" ENGINE_PLACE, "sandbox", NULL };
@@ -86,6 +87,7 @@ _Noreturn void engine_child_main(const struct engine_child *c)
 	static const char *const crun[] = { "crun", "--root", ENGINE_PLACE "/state",
 		"--cgroup-manager=disabled", "run", "--preserve-fds", "2", "--bundle", ENGINE_PLACE,
 		"sandbox", NULL };
+	/* NOLINTEND(bugprone-suspicious-missing-comma) */
 	static const char *const *const commands
 		[] = { [WARDEN_GVISOR] = runsc, [WARDEN_RUNC] = runc, [WARDEN_CRUN] = crun };
 

@@ -21,6 +21,7 @@
 #include "tls/tls.h"
 #include "volume/volume.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -28,6 +29,7 @@
 enum {
 	STOP_MS = 3000,  /* how long open exchanges may take to finish */
 	DRAIN_MS = 1000, /* and what is left of their replies, to get through TLS */
+	TRIM_MS = 10000, /* how soon memory goes back to the host after sandboxes ended */
 	USE_MS = 60000,  /* how long the last use of a key may be only in memory */
 	NODE_ID_SIZE = 9,
 };
@@ -55,6 +57,8 @@ struct server {
 	struct renew *renew; /* NULL: no TLS, as the next */
 	struct tls_server *tls;
 	pid_t keeper; /* 0: nobody starts this server again */
+	struct loop_timer trim;
+	size_t trimmed_at; /* sandboxes at the last look */
 	bool stopping, on_terminal;
 	int exit_code;
 };
@@ -153,6 +157,18 @@ static void on_warden_lost(void *arg, const struct err *why)
 	log_error("warden.lost", "err=%s", log_quote(str_of(why->msg)));
 	if (s->keeper && s->http)
 		_exit(KEEP_EXIT_AGAIN);
+}
+
+/* The allocator keeps what many sandboxes at once have needed; the host may need it more. */
+static void on_trim(void *arg)
+{
+	struct server *s = arg;
+	size_t n = sandbox_count(s->sandboxes);
+
+	if (n < s->trimmed_at)
+		(void)malloc_trim(0);
+	s->trimmed_at = n;
+	loop_timer_set(&s->trim, loop_now_ms(s->loop) + TRIM_MS);
 }
 
 /* ---- starting ---- */
@@ -351,6 +367,7 @@ static int wire(struct server *s, struct err *e)
 /* Backwards: who uses goes before what it uses. */
 static void server_done(struct server *s)
 {
+	loop_timer_cancel(&s->trim);
 	s->tls = tls_server_free(s->tls);
 	s->http = http_server_free(s->http);
 	s->renew = renew_free(s->renew);
@@ -426,6 +443,8 @@ static int serve(struct server *s, struct err *e)
 	if (r < 0)
 		return r;
 	raise_file_limit();
+	loop_timer_init(&s->trim, s->loop, on_trim, s);
+	on_trim(s);
 	runtime_on_lost(s->runtime, on_warden_lost, s);
 	sandbox_reconcile(s->sandboxes, reconciled, s);
 	return loop_run(s->loop, e);

@@ -277,15 +277,15 @@ def footprint(server):
     return counts
 
 
-def settled(server, seconds=20):
+def settled(server, seconds=20, still=1):
     """The footprint once it does not change any more: pools fill and the kernel tidies in the background."""
     deadline, seen = time.monotonic() + seconds, footprint(server)
-    while time.monotonic() < deadline:
+    since = time.monotonic()
+    while time.monotonic() < deadline and time.monotonic() < since + still:
         time.sleep(1)
         now = footprint(server)
-        if now == seen:
-            break
-        seen = now
+        if now != seen:
+            seen, since = now, time.monotonic()
     return seen
 
 
