@@ -257,14 +257,13 @@ static int add_one(struct listing *l, int dir_fd, const char *dir, const char *n
 
 int tree_list(struct listing *l, int dir_fd, const char *path, int depth)
 {
-	CLEANUP(names_done) struct names names = { 0 };
+	struct names names = { 0 };
 	int r = names_read(&names, dir_fd, VOLUME_MAX_LISTED - l->n);
 
-	if (r < 0)
-		return r;
-	if (names.n)
+	if (r >= 0 && names.n)
 		qsort(names.v, names.n, sizeof *names.v, by_name);
 	for (size_t i = 0; r >= 0 && i < names.n; i++)
 		r = add_one(l, dir_fd, path, names.v[i], depth);
+	names_done(&names);
 	return r;
 }

@@ -102,7 +102,8 @@ int64_t meter_read(const struct cgroups *cg, const char *key, enum warden_limit 
 
 	if (limit == WARDEN_LIMIT_MEMORY && !cg->unified_limits) {
 		(void)!read(watch_fd, &seen, sizeof seen);
-		watch_fd = own = open_file(cg, key, &meters[METER_MEMORY], NULL);
+		own = open_file(cg, key, &meters[METER_MEMORY], NULL);
+		watch_fd = own;
 	}
 	n = watch_fd < 0 ? -1 : pread(watch_fd, text, sizeof text, 0);
 	return n < 0 ? 0 : meter_parse(str_make(text, (size_t)n), limit);
