@@ -38,7 +38,9 @@ struct sweep {
 	struct volume_book *book; /* NULL: gone meanwhile */
 	struct list node;         /* in sweeping or unswept */
 	int dir_fd;
-	char id[UUID_SIZE]; /* this one; empty: all that is there */
+	char id[UUID_SIZE];    /* this one; empty: all that is there */
+	struct dirent **names; /* without an id: what was there when it began */
+	int n_names;
 };
 
 enum {
@@ -57,22 +59,22 @@ static int sweep_one(void *arg, struct err *e)
 static int sweep_all(void *arg, struct err *e)
 {
 	struct sweep *sweep = arg;
-	struct dirent **names = NULL;
-	int n = scandirat(sweep->dir_fd, ".", &names, NULL, alphasort), r = 0;
+	int r = 0;
 
-	for (int i = 0; i < n; i++) {
-		int one = names[i]->d_name[0] == '.' ? 0
-						     : tree_remove(sweep->dir_fd, names[i]->d_name);
+	for (int i = 0; i < sweep->n_names; i++) {
+		const char *name = sweep->names[i]->d_name;
+		int one = name[0] == '.' ? 0 : tree_remove(sweep->dir_fd, name);
 
 		r = one < 0 ? one : r;
-		free(names[i]);
 	}
-	free(names);
 	return r < 0 ? err_sys(e, r, "remove what is left of volumes") : 0;
 }
 
 static void sweep_free(struct sweep *sweep)
 {
+	for (int i = 0; i < sweep->n_names; i++)
+		free(sweep->names[i]);
+	free(sweep->names);
 	close_fdp(&sweep->dir_fd);
 	free(sweep);
 }
@@ -129,6 +131,7 @@ static void sweeps_let_go(struct volume_book *book)
 	loop_timer_cancel(&book->sweeper);
 }
 
+/* One volume, or (empty) all that lies there now: what comes later is being uploaded. */
 static void sweep_incoming(struct volume_book *book, const char *id)
 {
 	struct sweep *sweep = XNEW(struct sweep);
@@ -136,6 +139,8 @@ static void sweep_incoming(struct volume_book *book, const char *id)
 	sweep->book = book;
 	(void)snprintf(sweep->id, sizeof sweep->id, "%s", id);
 	sweep->dir_fd = openat(book->incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (sweep->dir_fd >= 0 && !id[0])
+		sweep->n_names = MAX(scandirat(sweep->dir_fd, ".", &sweep->names, NULL, NULL), 0);
 	if (sweep->dir_fd < 0)
 		free(sweep); /* out of descriptors: the next start does it */
 	else
