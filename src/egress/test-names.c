@@ -58,8 +58,27 @@ static int open_tcp(const char *address, uint16_t port)
 
 	(void)inet_pton(AF_INET, address, &in.sin_addr);
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	assert(bind(fd, (struct sockaddr *)&in, sizeof in) == 0 && listen(fd, 8) == 0);
-	return fd;
+	if (bind(fd, (struct sockaddr *)&in, sizeof in) == 0 && listen(fd, 8) == 0)
+		return fd;
+	(void)close(fd);
+	return -1;
+}
+
+/* Both on one port: one that is free for datagrams may be taken for connections. */
+static void open_both(const char *address, uint16_t *port, int *udp_fd, int *tcp_fd)
+{
+	for (int i = 0; i < 100; i++) {
+		uint16_t own = *port;
+
+		*udp_fd = open_udp(address, &own);
+		*tcp_fd = open_tcp(address, own);
+		if (*tcp_fd >= 0) {
+			*port = own;
+			return;
+		}
+		(void)close(*udp_fd);
+	}
+	abort();
 }
 
 /* ---- the name server ---- */
@@ -159,8 +178,7 @@ static uint16_t server_open(struct rig *rig, struct server *s, const char *addre
 
 	s->rig = rig;
 	s->stream_fd = -EBADF;
-	s->udp_fd = open_udp(address, &port);
-	s->tcp_fd = open_tcp(address, port);
+	open_both(address, &port, &s->udp_fd, &s->tcp_fd);
 	(void)loop_io_add(rig->loop, &s->udp, s->udp_fd, EPOLLIN, on_server_datagram, s, NULL);
 	(void)loop_io_add(rig->loop, &s->tcp, s->tcp_fd, EPOLLIN, on_server_accept, s, NULL);
 	return port;
@@ -215,8 +233,7 @@ static void rig_new(struct rig *rig)
 	config.loop = rig->loop;
 	config.dns_servers = servers;
 	assert(egress_new(&config, &rig->egress, NULL) == 0);
-	rig->sockets.dns_udp_fd = open_udp("0.0.0.0", &rig->dns_port);
-	rig->sockets.dns_tcp_fd = open_tcp("0.0.0.0", rig->dns_port);
+	open_both("0.0.0.0", &rig->dns_port, &rig->sockets.dns_udp_fd, &rig->sockets.dns_tcp_fd);
 	rig->sockets.proxy_fd = open_tcp("127.0.0.1", 0);
 	assert(egress_start(rig->egress, &rig->sockets, NULL) == 0);
 	loop_timer_init(&rig->timer, rig->loop, on_time, rig);
