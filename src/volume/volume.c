@@ -135,12 +135,14 @@ static void sweeps_let_go(struct volume_book *book)
 static void sweep_incoming(struct volume_book *book, const char *id)
 {
 	struct sweep *sweep = XNEW(struct sweep);
+	int n = 0;
 
 	sweep->book = book;
 	(void)snprintf(sweep->id, sizeof sweep->id, "%s", id);
 	sweep->dir_fd = openat(book->incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (sweep->dir_fd >= 0 && !id[0])
-		sweep->n_names = MAX(scandirat(sweep->dir_fd, ".", &sweep->names, NULL, NULL), 0);
+		n = scandirat(sweep->dir_fd, ".", &sweep->names, NULL, NULL);
+	sweep->n_names = n < 0 ? 0 : n;
 	if (sweep->dir_fd < 0)
 		free(sweep); /* out of descriptors: the next start does it */
 	else
