@@ -13,7 +13,7 @@ struct node {
 static void open_paths(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	(void)scene;
-	for (const char *const *path = a->detail; *path; path++)
+	for (const char *const *path = a->paths; *path; path++)
 		judge_open(f, *path, O_RDONLY);
 }
 
@@ -23,6 +23,8 @@ static void make_node(const struct node *node, const char *dir, struct finding *
 	char path[128];
 	int fd;
 
+	if (access(dir, F_OK) < 0) /* a small template may lack one; not all of them */
+		return;
 	(void)snprintf(path, sizeof path, "%s/atoll-probe-%s", dir, node->name);
 	(void)unlink(path);
 	if (mknod(path, node->type | 0666, makedev(node->major, node->minor)) < 0) {
@@ -91,11 +93,11 @@ static bool look_at(const char *path, const struct stat *st, void *arg)
 
 static void list_devices(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	int seen = walk(&(struct walk){ .root = "/dev", .look = look_at }, f);
+	int seen = walk(&(struct walk){ .root = "/dev", .only_special = true, .look = look_at }, f);
 
 	(void)a;
 	(void)scene;
-	if (f->verdict == INCONCLUSIVE && seen > 0)
+	if (f->verdict == UNTRIED && seen > 0)
 		refused(f, "/dev holds null, zero, full, random, urandom, tty and own terminals");
 }
 
@@ -103,11 +105,15 @@ static void list_devices(const struct attempt *a, const struct scene *scene, str
 static void find_planted(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	static const char *const skip[] = { "/proc", "/sys", "/dev", NULL };
-	int seen = walk(&(struct walk){ .root = "/", .skip = skip, .look = look_at }, f);
+	int seen = walk(&(struct walk){ .root = "/",
+				.skip = skip,
+				.only_special = true,
+				.look = look_at },
+		f);
 
 	(void)a;
 	(void)scene;
-	if (f->verdict == INCONCLUSIVE && seen > 0)
+	if (f->verdict == UNTRIED && seen > 0)
 		refused(f, "none of %d files outside of /dev is a device", seen);
 }
 
@@ -150,15 +156,19 @@ static const char *const others[] = { "/dev/kvm", "/dev/vhost-net", "/dev/vhost-
 
 static const struct attempt attempts[] = {
 	{ "memory", "open the machine's memory: /dev/mem, /dev/kmem, /dev/port", open_paths,
-		memory },
-	{ "kmsg", "open the kernel's log: /dev/kmsg, /proc/kmsg", open_paths, log_device },
-	{ "fuse", "open /dev/fuse", open_paths, fuse },
-	{ "loop", "open loop devices, where other sandboxes' disks are", open_paths, loops },
-	{ "disks", "open the host's disks", open_paths, disks },
-	{ "others", "open kvm, tun, consoles, msr and other devices", open_paths, others },
-	{ "mknod", "make device nodes and open them", make_nodes, NULL },
-	{ "planted", "open devices that lie outside of /dev", find_planted, NULL },
-	{ "nodes", "change the host's own nodes that are shown", change_nodes, NULL },
-	{ "listed", "open any device that /dev holds", list_devices, NULL },
+		by_rights, memory, NULL },
+	{ "kmsg", "open the kernel's log: /dev/kmsg, /proc/kmsg", open_paths, by_rights, log_device,
+		NULL },
+	{ "fuse", "open /dev/fuse", open_paths, by_rights, fuse, NULL },
+	{ "loop", "open loop devices, where other sandboxes' disks are", open_paths, by_rights,
+		loops, NULL },
+	{ "disks", "open the host's disks", open_paths, by_rights, disks, NULL },
+	{ "others", "open kvm, tun, consoles, msr and other devices", open_paths, by_rights, others,
+		NULL },
+	{ "mknod", "make device nodes and open them", make_nodes, by_rights, NULL, NULL },
+	{ "planted", "open devices that lie outside of /dev", find_planted, by_rights, NULL, NULL },
+	{ "nodes", "change the host's own nodes that are shown", change_nodes,
+		by_rights_or_read_only, NULL, NULL },
+	{ "listed", "open any device that /dev holds", list_devices, by_rights, NULL, NULL },
 };
 FAMILY(devices, attempts);

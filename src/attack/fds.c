@@ -35,10 +35,12 @@ static void list_descriptors(const struct attempt *a, const struct scene *scene,
 			continue;
 		(void)snprintf(path, sizeof path, "/proc/self/fd/%d", (int)fd);
 		size = readlink(path, link, sizeof link - 1);
-		if (size < 0)
-			continue;
-		link[size] = '\0';
 		n++;
+		if (size < 0) {
+			inconclusive(f, "%s cannot be read: %s", path, strerrordesc_np(errno));
+			continue;
+		}
+		link[size] = '\0';
 		if (fd > 2 || !is_harmless(link))
 			escaped(f, "descriptor %d was inherited: %.160s", (int)fd, link);
 	}
@@ -83,6 +85,21 @@ static void climb(const struct attempt *a, const struct scene *scene, struct fin
 
 /* ---- the runtime's own program ---- */
 
+/* While it runs nobody may write it; afterwards only the seals stand in the way. */
+static void judge_busy(int fd, const char *path, struct finding *f)
+{
+	enum {
+		SEALED = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL
+	};
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals >= 0 && (seals & SEALED) == SEALED)
+		contained(f, "%s opens, runs, and is sealed against writing", path);
+	else
+		inconclusive(f, "%s only runs just now: whether it can be written later is open",
+			path);
+}
+
 static void overwrite(const char *path, struct finding *f)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), again = -EBADF;
@@ -96,7 +113,10 @@ static void overwrite(const char *path, struct finding *f)
 	(void)snprintf(by_fd, sizeof by_fd, "/proc/self/fd/%d", fd);
 	again = open(by_fd, O_RDWR | O_CLOEXEC);
 	if (again < 0) {
-		refused_with(f, errno, "%s, opened again for writing", path);
+		if (errno == ETXTBSY)
+			judge_busy(fd, path, f);
+		else
+			refused_with(f, errno, "%s, opened again for writing", path);
 		(void)close(fd);
 		return;
 	}
@@ -111,8 +131,8 @@ static void overwrite(const char *path, struct finding *f)
 	(void)close(fd);
 }
 
-/* PID 1's program, and that of every process that was executed from memory: such is the runtime's.
- */
+/* PID 1's program, and that of every process that was executed from memory or bears its name: such
+ * is the runtime's. */
 static void write_runtime(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	DIR *dir = opendir("/proc");
@@ -127,10 +147,12 @@ static void write_runtime(const struct attempt *a, const struct scene *scene, st
 
 		(void)snprintf(path, sizeof path, "/proc/%s/exe", entry->d_name);
 		n = readlink(path, link, sizeof link - 1);
+		if (n < 0 && errno == EACCES) /* whoever it is hides it */
+			overwrite(path, f);
 		if (n <= 0)
 			continue;
 		link[n] = '\0';
-		if (strncmp(link, "/memfd:", 7) == 0)
+		if (strncmp(link, "/memfd:", 7) == 0 || strstr(link, "atoll-guest"))
 			overwrite(path, f);
 	}
 	if (dir)
@@ -138,8 +160,10 @@ static void write_runtime(const struct attempt *a, const struct scene *scene, st
 }
 
 static const struct attempt attempts[] = {
-	{ "inherited", "find a descriptor that was leaked at the start", list_descriptors, NULL },
-	{ "directory", "leave by the working directory", climb, NULL },
-	{ "runtime", "write the runtime's own program through /proc/*/exe", write_runtime, NULL },
+	{ "inherited", "find a descriptor that was leaked at the start", list_descriptors, NULL,
+		NULL, NULL },
+	{ "directory", "leave by the working directory", climb, NULL, NULL, NULL },
+	{ "runtime", "write the runtime's own program through /proc/*/exe", write_runtime,
+		by_rights, NULL, NULL },
 };
 FAMILY(fds, attempts);

@@ -54,6 +54,8 @@ static void leave_by_chroot(const struct attempt *a, const struct scene *scene, 
 		escaped(f, "chroot was left for another root");
 	else if (r > 0)
 		refused_with(f, r, "chroot");
+	else
+		inconclusive(f, "the one that tried was ended by signal %d", -r);
 }
 
 /* ".." of the root, and the kernel's magic links: the host's secret must not be behind any. */
@@ -61,18 +63,25 @@ static void read_secret(const struct attempt *a, const struct scene *scene, stru
 {
 	static const char *const starts[] = { "", "/..", "/../../../../../../..", "/proc/self/root",
 		"/proc/self/root/../..", "/proc/1/root", "/proc/1/cwd",
-		"/proc/self/cwd/../../../../..", "/proc/self/task/1/root",
+		"/proc/self/cwd/../../../../..", "/proc/thread-self/root",
 		"/proc/1/root/proc/1/root", "/dev/fd/../../../.." };
 
 	(void)a;
 	for (size_t i = 0; scene->secret_path && i < ARRAY_SIZE(starts); i++) {
 		CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
 		char path[512];
+		struct stat st;
 		int r;
 
+		if (starts[i][0] && stat(starts[i], &st) < 0) {
+			refused_with(f, errno, "%s", starts[i]);
+			continue;
+		}
 		(void)snprintf(path, sizeof path, "%s%s", starts[i], scene->secret_path);
 		r = file_read(AT_FDCWD, path, &text, NULL);
-		if (r < 0)
+		if (r == -ENOENT) /* the way leads somewhere, and there the host's file is not */
+			refused(f, "%s of the host is not there", path);
+		else if (r < 0)
 			refused_with(f, -r, "%s", path);
 		else if (strstr(buf_str(&text).p, scene->mark))
 			escaped(f, "%s is the host's file", path);
@@ -104,7 +113,8 @@ static int give_all_capabilities(const char *path)
 	return setxattr(path, "security.capability", &all, sizeof all, 0) < 0 ? -errno : 0;
 }
 
-/* The copy says by its exit status what it holds: see --power in main.c. */
+/* The copy says by its exit status what it holds (see --power in main.c); an errno: it is not run.
+ */
 static int power_of(const char *path)
 {
 	union {
@@ -117,10 +127,22 @@ static int power_of(const char *path)
 
 	if (pid == 0) {
 		(void)execv(path, argv);
-		_exit(127);
+		_exit(errno);
 	}
 	(void)waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void judge_power(struct finding *f, int power, const char *how)
+{
+	if (power == HAS_POWER)
+		escaped(f, "a program %s holds sys_admin", how);
+	else if (power == HAS_NONE)
+		contained(f, "a program %s has no capability that reaches beyond", how);
+	else if (power > 0)
+		refused_with(f, power, "run a program %s", how);
+	else
+		inconclusive(f, "a program %s did not say what it holds", how);
 }
 
 static void run_with_capabilities(const struct attempt *a, const struct scene *scene,
@@ -130,25 +152,18 @@ static void run_with_capabilities(const struct attempt *a, const struct scene *s
 	int r;
 
 	(void)a;
-	if (!scene->changes_files) {
-		refused(f, "only tried inside of a sandbox");
+	if (!scene->changes_files)
+		return;
+	r = copy_self(path);
+	if (r < 0) {
+		inconclusive(f, "the program cannot be copied: %s", strerrordesc_np(-r));
 		return;
 	}
-	r = copy_self(path);
-	if (r == 0)
-		r = give_all_capabilities(path);
-	if (r < 0) {
+	r = give_all_capabilities(path);
+	if (r < 0)
 		refused_with(f, -r, "give a file all capabilities");
-	} else {
-		r = power_of(path);
-		if (r == HAS_POWER)
-			escaped(f, "a program with all capabilities holds sys_admin");
-		else if (r == HAS_NONE)
-			contained(f, "a program with all capabilities has none that reach beyond");
-		else if (r == 127 || r == 126)
-			refused(f, "a program with more capabilities than the bounding set is not "
-				   "run");
-	}
+	else
+		judge_power(f, power_of(path), "with all capabilities");
 	(void)unlink(path);
 }
 
@@ -158,30 +173,25 @@ static void run_set_user_id(const struct attempt *a, const struct scene *scene, 
 	int r;
 
 	(void)a;
-	if (!scene->changes_files) {
-		refused(f, "only tried inside of a sandbox");
+	if (!scene->changes_files)
 		return;
-	}
 	r = copy_self(path);
 	if (r == 0 && chmod(path, 06755) < 0)
 		r = -errno;
-	if (r < 0) {
-		refused_with(f, -r, "make a set-user-id program");
-		return;
-	}
-	r = power_of(path);
-	if (r == HAS_POWER)
-		escaped(f, "a set-user-id program holds sys_admin");
-	else if (r == HAS_NONE)
-		contained(f, "a set-user-id program gives no more than root inside");
+	if (r < 0)
+		inconclusive(f, "no set-user-id program can be made: %s", strerrordesc_np(-r));
+	else
+		judge_power(f, power_of(path), "with set-user-id");
 	(void)unlink(path);
 }
 
 static const struct attempt attempts[] = {
-	{ "chroot", "leave the root by a chroot within", leave_by_chroot, NULL },
-	{ "secret", "read a file of the host by .. and magic links", read_secret, NULL },
-	{ "capabilities", "gain power by a program with file capabilities", run_with_capabilities,
+	{ "chroot", "leave the root by a chroot within", leave_by_chroot, by_filter, NULL, NULL },
+	{ "secret", "read a file of the host by .. and magic links", read_secret, by_rights, NULL,
 		NULL },
-	{ "set-user-id", "gain power by a set-user-id program", run_set_user_id, NULL },
+	{ "capabilities", "gain power by a program with file capabilities", run_with_capabilities,
+		by_rights, NULL, NULL },
+	{ "set-user-id", "gain power by a set-user-id program", run_set_user_id, by_rights, NULL,
+		NULL },
 };
 FAMILY(files, attempts);

@@ -2,6 +2,10 @@
 
 #include <sys/wait.h>
 
+const int by_filter[] = { EPERM, 0 };
+const int by_rights[] = { EPERM, EACCES, 0 };
+const int by_rights_or_read_only[] = { EPERM, EACCES, EROFS, 0 };
+
 __attribute__((format(printf, 3, 0))) static void settle(struct finding *f, enum verdict verdict,
 	const char *fmt, va_list ap)
 {
@@ -12,31 +16,24 @@ __attribute__((format(printf, 3, 0))) static void settle(struct finding *f, enum
 	(void)vsnprintf(f->evidence, sizeof f->evidence, fmt, ap);
 }
 
-void refused(struct finding *f, const char *fmt, ...)
+#define DEFINE_VERDICT(name, verdict)                      \
+	void name(struct finding *f, const char *fmt, ...) \
+	{                                                  \
+		va_list ap;                                \
+                                                           \
+		va_start(ap, fmt);                         \
+		settle(f, verdict, fmt, ap);               \
+		va_end(ap);                                \
+	}
+DEFINE_VERDICT(absent, ABSENT)
+DEFINE_VERDICT(refused, REFUSED)
+DEFINE_VERDICT(contained, CONTAINED)
+DEFINE_VERDICT(inconclusive, INCONCLUSIVE)
+DEFINE_VERDICT(escaped, ESCAPED)
+
+bool is_own_kernel(const struct finding *f)
 {
-	va_list ap;
-
-	va_start(ap, fmt);
-	settle(f, REFUSED, fmt, ap);
-	va_end(ap);
-}
-
-void contained(struct finding *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	settle(f, CONTAINED, fmt, ap);
-	va_end(ap);
-}
-
-void escaped(struct finding *f, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	settle(f, ESCAPED, fmt, ap);
-	va_end(ap);
+	return f->scene && f->scene->own_kernel;
 }
 
 void given_by_kernel(struct finding *f, const char *fmt, ...)
@@ -47,10 +44,28 @@ void given_by_kernel(struct finding *f, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	if (f->own_kernel)
+	if (is_own_kernel(f))
 		contained(f, "%.180s (of a kernel of its own)", what);
 	else
 		escaped(f, "%s", what);
+}
+
+/* A kernel of its own refuses in its own words. */
+static bool is_right(const struct finding *f, int error)
+{
+	if (is_own_kernel(f) && (error == EPERM || error == EACCES || error == EROFS))
+		return true;
+	for (const int *right = f->right; right && *right; right++)
+		if (*right == error)
+			return true;
+	return false;
+}
+
+/* What a kernel says of something that it was built without. */
+static bool is_absence(int error)
+{
+	return error == ENOSYS || error == EAFNOSUPPORT || error == EPROTONOSUPPORT ||
+	       error == ESOCKTNOSUPPORT;
 }
 
 void refused_with(struct finding *f, int error, const char *fmt, ...)
@@ -61,13 +76,12 @@ void refused_with(struct finding *f, int error, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	refused(f, "%.160s: %s", what, strerrordesc_np(error));
-}
-
-static bool is_refusal(int error)
-{
-	return error == EPERM || error == EACCES || error == ENOSYS || error == EAFNOSUPPORT ||
-	       error == EROFS || error == EPROTONOSUPPORT || error == ESOCKTNOSUPPORT;
+	if (is_right(f, error))
+		refused(f, "%.160s: %s", what, strerrordesc_np(error));
+	else if (is_own_kernel(f) && (is_absence(error) || error == EOPNOTSUPP || error == ENOTTY))
+		absent(f, "%.160s: this kernel has none", what);
+	else
+		inconclusive(f, "%.160s: %s, which is no refusal", what, strerrordesc_np(error));
 }
 
 void judge_call(struct finding *f, int64_t result, const char *what)
@@ -76,11 +90,43 @@ void judge_call(struct finding *f, int64_t result, const char *what)
 
 	if (result >= 0)
 		given_by_kernel(f, "%s worked", what);
-	else if (is_refusal(error))
+	else if (is_right(f, error) || error == EPERM || error == EACCES || error == EROFS)
 		refused_with(f, error, "%s", what);
+	else if (is_absence(error))
+		absent(f, "%s: this kernel has none", what);
 	else
 		given_by_kernel(f, "%s: the kernel looked into it (%s)", what,
 			strerrordesc_np(error));
+}
+
+static bool is_listed(const char *list, const char *path)
+{
+	struct str rest = str_of(list), one;
+
+	while (str_split(&rest, ':', &one))
+		if (str_is(one, path))
+			return true;
+	return false;
+}
+
+static void judge_missing(struct finding *f, const char *path)
+{
+	const char *lacks = f->scene ? f->scene->lacks : NULL;
+
+	if (!lacks)
+		inconclusive(f, "%s is not there, and whether the host has it is not known", path);
+	else if (is_listed(lacks, path))
+		absent(f, "the host has no %s", path);
+	else
+		refused(f, "%s of the host is not there", path);
+}
+
+void judge_path_error(struct finding *f, int error, const char *path)
+{
+	if (error == ENOENT || error == ENOTDIR)
+		judge_missing(f, path);
+	else
+		refused_with(f, error, "%s", path);
 }
 
 void judge_open(struct finding *f, const char *path, int flags)
@@ -88,7 +134,7 @@ void judge_open(struct finding *f, const char *path, int flags)
 	int fd = open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
 	if (fd < 0) {
-		refused_with(f, errno, "%s", path);
+		judge_path_error(f, errno, path);
 		return;
 	}
 	given_by_kernel(f, "%s can be opened%s", path,
@@ -122,7 +168,7 @@ int in_child(int (*work)(void *arg), void *arg)
 	if (pid == 0)
 		_exit(work(arg) & 0xff);
 	if (pid < 0)
-		return -EAGAIN;
+		return NO_CHILD;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);

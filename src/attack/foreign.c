@@ -65,12 +65,18 @@ static void judge_32(struct finding *f, const struct call32 *c, const char *what
 	} arg = { .in = c };
 	int r = in_child(call_32_work, arg.out);
 
-	if (r == -SIGSEGV || r == -SIGSYS || r == -SIGILL || r == -SIGBUS) {
-		refused(f, "%s: this kernel has no 32-bit calls", what);
+	if (r == -SIGSEGV) { /* what a kernel without that table does */
+		absent(f, "%s: this kernel has no 32-bit calls", what);
 		return;
 	}
-	if (r < 0)
+	if (r == -SIGSYS) {
+		refused(f, "%s: the filter ends who makes it", what);
 		return;
+	}
+	if (r < 0) {
+		inconclusive(f, "%s: ended by signal %d", what, -r);
+		return;
+	}
 	errno = r;
 	judge_call(f, r == 0 ? 0 : -1, what);
 }
@@ -137,18 +143,22 @@ static void alg_by_int80(const struct attempt *a, const struct scene *scene, str
 {
 	(void)a;
 	(void)scene;
-	refused(f, "this processor has no such calls");
+	absent(f, "this processor has no such calls");
 }
 #define alg_by_socketcall alg_by_int80
 #define others_by_int80 alg_by_int80
 #define by_x32 alg_by_int80
 #endif
 
+/* What the filter says of families, and of numbers that it does not know. */
+static const int by_families[] = { EAFNOSUPPORT, 0 }, as_unknown[] = { ENOSYS, 0 };
+
 static const struct attempt attempts[] = {
-	{ "af-alg", "open AF_ALG by its own call", alg_by_name, NULL },
-	{ "af-alg-int80", "open AF_ALG by int 0x80", alg_by_int80, NULL },
-	{ "af-alg-socketcall", "open AF_ALG by int 0x80 and socketcall", alg_by_socketcall, NULL },
-	{ "int80", "make any call by int 0x80", others_by_int80, NULL },
-	{ "x32", "make any call by the x32 numbers", by_x32, NULL },
+	{ "af-alg", "open AF_ALG by its own call", alg_by_name, by_families, NULL, NULL },
+	{ "af-alg-int80", "open AF_ALG by int 0x80", alg_by_int80, by_filter, NULL, NULL },
+	{ "af-alg-socketcall", "open AF_ALG by int 0x80 and socketcall", alg_by_socketcall,
+		by_filter, NULL, NULL },
+	{ "int80", "make any call by int 0x80", others_by_int80, by_filter, NULL, NULL },
+	{ "x32", "make any call by the x32 numbers", by_x32, as_unknown, NULL, NULL },
 };
 FAMILY(foreign, attempts);

@@ -85,7 +85,16 @@ static bool wire_open(struct wire *w, struct finding *f)
 		return false;
 	}
 	if (plain < 0 || !ask_interface(plain, w)) {
-		refused(f, "there is no interface but the loopback");
+		absent(f, "there is no interface but the loopback");
+		return false;
+	}
+	/* What others say to themselves meanwhile, over the loopback, is no answer. */
+	if (bind(w->fd,
+		    (void *)&(struct sockaddr_ll){ .sll_family = AF_PACKET,
+			    .sll_protocol = htons(ETH_P_ALL),
+			    .sll_ifindex = w->index },
+		    sizeof(struct sockaddr_ll)) < 0) {
+		inconclusive(f, "listen on eth0: %s", strerrordesc_np(errno));
 		return false;
 	}
 	if (!find_gateway(w)) /* everybody, then */
@@ -160,6 +169,12 @@ static bool is_answer(const char *frame, size_t n)
 	return n <= protocol || frame[protocol] != IPPROTO_ICMP;
 }
 
+/* What others send from here, and what the kernel gives back of it, is none. */
+static bool is_incoming(const struct sockaddr_ll *from)
+{
+	return from->sll_pkttype != PACKET_OUTGOING && from->sll_pkttype != PACKET_LOOPBACK;
+}
+
 /* Does anything that carries the mark come back? */
 static bool hears_mark(const struct wire *w, const struct scene *scene)
 {
@@ -173,8 +188,7 @@ static bool hears_mark(const struct wire *w, const struct scene *scene)
 
 		if (n < 0)
 			(void)usleep(5000);
-		else if (from.sll_pkttype != PACKET_OUTGOING && scene->mark[0] &&
-			 is_answer(frame, (size_t)n) &&
+		else if (is_incoming(&from) && scene->mark[0] && is_answer(frame, (size_t)n) &&
 			 memmem(frame, (size_t)n, scene->mark, strlen(scene->mark)))
 			return true;
 	}
@@ -211,7 +225,7 @@ static void judge_frames(const struct wire *w, const struct scene *scene, int se
 	const char *what, struct finding *f)
 {
 	if (sent == 0)
-		refused(f, "no %s could be sent", what);
+		inconclusive(f, "no %s could be sent: %s", what, strerrordesc_np(errno));
 	else if (hears_mark(w, scene))
 		escaped(f, "one of %d %s was answered", sent, what);
 	else
@@ -343,10 +357,11 @@ static void lie_by_nd(const struct attempt *a, const struct scene *scene, struct
 
 static const struct attempt attempts[] = {
 	{ "datagrams", "send frames to host, loopback and neighbour past the own routes",
-		send_plain, NULL },
+		send_plain, by_rights, NULL, NULL },
 	{ "spoofed", "send in the name of a neighbour, the gateway, the loopback", send_spoofed,
-		NULL },
-	{ "arp", "claim others' addresses by ARP", lie_by_arp, NULL },
-	{ "nd", "claim the gateway's address by IPv6 neighbour discovery", lie_by_nd, NULL },
+		by_rights, NULL, NULL },
+	{ "arp", "claim others' addresses by ARP", lie_by_arp, by_rights, NULL, NULL },
+	{ "nd", "claim the gateway's address by IPv6 neighbour discovery", lie_by_nd, by_rights,
+		NULL, NULL },
 };
-FAMILY(frames, attempts);
+WAITING_FAMILY(frames, attempts);

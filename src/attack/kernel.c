@@ -214,20 +214,26 @@ static void open_families(const struct attempt *a, const struct scene *scene, st
 	}
 }
 
+/* What the filter says of every family but a few. A kernel that has none says the same. */
+static const int by_families[] = { EAFNOSUPPORT, 0 };
+
 static const struct attempt attempts[] = {
-	{ "modules", "load or remove kernel modules", make_calls, modules },
-	{ "kexec", "start another kernel, or restart", make_calls, kexec },
-	{ "bpf", "load BPF programs", load_bpf, NULL },
-	{ "perf", "open performance events", open_perf, NULL },
-	{ "io-uring", "use io_uring", set_up_ring, NULL },
-	{ "userfaultfd", "handle page faults (userfaultfd)", fault_handler, NULL },
-	{ "keyctl", "use the kernel's keyrings", use_keyrings, NULL },
-	{ "open-by-handle", "open files of the host by handle", open_by_handle, NULL },
-	{ "mount", "mount, by the old calls and the new", make_calls, mounting },
-	{ "clock", "set the clock", make_calls, clocks },
-	{ "administration", "swap, accounting, quotas, log, ports, fanotify", make_calls,
-		administration },
-	{ "personality", "weaken the address space by personality", make_calls, personas },
-	{ "families", "open sockets of rare address families", open_families, NULL },
+	{ "modules", "load or remove kernel modules", make_calls, by_filter, NULL, modules },
+	{ "kexec", "start another kernel, or restart", make_calls, by_filter, NULL, kexec },
+	{ "bpf", "load BPF programs", load_bpf, by_filter, NULL, NULL },
+	{ "perf", "open performance events", open_perf, by_filter, NULL, NULL },
+	{ "io-uring", "use io_uring", set_up_ring, by_filter, NULL, NULL },
+	{ "userfaultfd", "handle page faults (userfaultfd)", fault_handler, by_filter, NULL, NULL },
+	{ "keyctl", "use the kernel's keyrings", use_keyrings, by_filter, NULL, NULL },
+	{ "open-by-handle", "open files of the host by handle", open_by_handle, by_filter, NULL,
+		NULL },
+	{ "mount", "mount, by the old calls and the new", make_calls, by_filter, NULL, mounting },
+	{ "clock", "set the clock", make_calls, by_filter, NULL, clocks },
+	{ "administration", "swap, accounting, quotas, log, ports, fanotify", make_calls, by_filter,
+		NULL, administration },
+	{ "personality", "weaken the address space by personality", make_calls, by_filter, NULL,
+		personas },
+	{ "families", "open sockets of rare address families", open_families, by_families, NULL,
+		NULL },
 };
 FAMILY(kernel, attempts);

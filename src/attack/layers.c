@@ -68,6 +68,7 @@ static void dirty_pipe(const struct attempt *a, const struct scene *scene, struc
 	static char filler[4096];
 	loff_t at = 1;
 	int pipe_fds[2], size, left;
+	bool spliced;
 
 	(void)a;
 	(void)scene;
@@ -78,11 +79,17 @@ static void dirty_pipe(const struct attempt *a, const struct scene *scene, struc
 		(void)!write(pipe_fds[1], filler, sizeof filler);
 	for (left = size; left > 0; left -= (int)sizeof filler)
 		(void)!read(pipe_fds[0], filler, sizeof filler);
-	if (splice(t.fd, &at, pipe_fds[1], NULL, 1, 0) == 1)
-		(void)!write(pipe_fds[1], "atoll-probe", 11);
+	spliced = splice(t.fd, &at, pipe_fds[1], NULL, 1, 0) == 1;
+	if (!spliced && is_own_kernel(f))
+		absent(f, "this kernel does not splice such files");
+	else if (!spliced)
+		inconclusive(f, "splice: %s", strerrordesc_np(errno));
+	else if (write(pipe_fds[1], "atoll-probe", 11) != 11)
+		inconclusive(f, "write behind the page: %s", strerrordesc_np(errno));
 	(void)close(pipe_fds[0]);
 	(void)close(pipe_fds[1]);
-	judge_target(&t, "writing behind a spliced page", f);
+	if (spliced)
+		judge_target(&t, "writing behind a spliced page", f);
 }
 
 struct race {
@@ -108,22 +115,28 @@ static void dirty_cow(const struct attempt *a, const struct scene *scene, struct
 	struct race race = { .size = 4096, .until_ms = time_now_ms() + RACE_MS };
 	int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	pthread_t thread;
+	int written = 0;
 
 	(void)a;
 	(void)scene;
 	if (memory < 0)
-		refused_with(f, errno, "/proc/self/mem");
+		judge_path_error(f, errno, "/proc/self/mem");
 	if (!target_open(&t) || memory < 0)
 		return;
 	race.page = mmap(NULL, race.size, PROT_READ, MAP_PRIVATE, t.fd, 0);
 	if (race.page == MAP_FAILED || pthread_create(&thread, NULL, race_forget, &race) != 0)
 		return;
 	while (time_now_ms() < race.until_ms)
-		(void)!pwrite(memory, "atoll-probe", 11, (off_t)(uintptr_t)race.page);
+		written += pwrite(memory, "atoll-probe", 11, (off_t)(uintptr_t)race.page) == 11;
 	(void)pthread_join(thread, NULL);
 	(void)munmap(race.page, race.size);
 	(void)close(memory);
-	judge_target(&t, "racing a private copy", f);
+	if (written == 0 && is_own_kernel(f))
+		absent(f, "this kernel does not write /proc/self/mem");
+	else if (written == 0)
+		inconclusive(f, "/proc/self/mem was never written: no race");
+	else
+		judge_target(&t, "racing a private copy", f);
 }
 
 static void map_shared(const struct attempt *a, const struct scene *scene, struct finding *f)
@@ -143,7 +156,9 @@ static void map_shared(const struct attempt *a, const struct scene *scene, struc
 		(void)munmap(page, 4096);
 	}
 	page = mmap(NULL, 4096, PROT_READ, MAP_SHARED, t.fd, 0);
-	if (page != MAP_FAILED && mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0)
+	if (page == MAP_FAILED)
+		inconclusive(f, "map %s for reading: %s", t.path, strerrordesc_np(errno));
+	else if (mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0)
 		escaped(f, "a read-only mapping of %s became writable", t.path);
 	else
 		refused_with(f, errno, "make a shared mapping of %s writable", t.path);
@@ -171,10 +186,14 @@ static void redirect(const struct attempt *a, const struct scene *scene, struct 
 	(void)rmdir(dir);
 }
 
+static const char *const own_memory[] = { "/proc/self/mem", NULL };
+
 static const struct attempt attempts[] = {
-	{ "dirty-pipe", "write a shared page behind a splice", dirty_pipe, NULL },
-	{ "dirty-cow", "write a shared page by a race for its copy", dirty_cow, NULL },
-	{ "map", "map a file of the template for writing", map_shared, NULL },
-	{ "redirect", "redirect the overlay by its own marks", redirect, NULL },
+	{ "dirty-pipe", "write a shared page behind a splice", dirty_pipe, NULL, NULL, NULL },
+	{ "dirty-cow", "write a shared page by a race for its copy", dirty_cow, by_rights,
+		own_memory, NULL },
+	{ "map", "map a file of the template for writing", map_shared, by_rights_or_read_only, NULL,
+		NULL },
+	{ "redirect", "redirect the overlay by its own marks", redirect, by_filter, NULL, NULL },
 };
 FAMILY(layers, attempts);

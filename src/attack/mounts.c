@@ -86,6 +86,8 @@ static void list_mounts(const struct attempt *a, const struct scene *scene, stru
 static void judge_text(const struct scene *scene, const char *file, const char *text,
 	struct finding *f)
 {
+	if (scene->n_paths == 0)
+		inconclusive(f, "no directory of the host is known");
 	for (size_t i = 0; i < scene->n_paths; i++)
 		if (strstr(text, scene->paths[i]))
 			escaped(f, "%s names %s of the host", file, scene->paths[i]);
@@ -94,18 +96,14 @@ static void judge_text(const struct scene *scene, const char *file, const char *
 
 static void read_host_paths(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const files[] = { "/proc/self/mountinfo", "/proc/self/mounts",
-		"/proc/self/cgroup", "/proc/1/cgroup", "/proc/1/mountinfo", "/proc/self/maps",
-		"/proc/swaps", "/proc/locks", "/proc/1/cmdline" };
-
-	(void)a;
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+	for (const char *const *file = a->paths; *file; file++) {
 		CLEANUP(buf_done) struct buf text = BUF_INIT(4 << 20);
+		int r = file_read(AT_FDCWD, *file, &text, NULL);
 
-		if (file_read(AT_FDCWD, files[i], &text, NULL) < 0)
-			refused(f, "%s cannot be read", files[i]);
+		if (r < 0)
+			judge_path_error(f, -r, *file);
 		else
-			judge_text(scene, files[i], buf_str(&text).p, f);
+			judge_text(scene, *file, buf_str(&text).p, f);
 	}
 }
 
@@ -115,7 +113,7 @@ static void check_place(const char *path, int64_t magic, bool must_be_read_only,
 	struct statfs fs;
 
 	if (statfs(path, &fs) < 0 || statvfs(path, &flags) < 0)
-		refused_with(f, errno, "%s", path);
+		refused_with(f, errno, "%s", path); /* which is none, but a kernel may not tell */
 	else if ((int64_t)fs.f_type != magic)
 		escaped(f, "%s is a file system of another kind (%" PRIx64 ")", path,
 			(uint64_t)fs.f_type);
@@ -145,7 +143,7 @@ static void check_null(const struct attempt *a, const struct scene *scene, struc
 	(void)a;
 	(void)scene;
 	if (fd < 0 || fstat(fd, &st) < 0)
-		refused_with(f, errno, "/dev/null");
+		inconclusive(f, "/dev/null: %s", strerrordesc_np(errno));
 	else if (!S_ISCHR(st.st_mode) || st.st_rdev != 0x103)
 		escaped(f, "/dev/null is something else");
 	else
@@ -192,13 +190,18 @@ static void remount(const struct attempt *a, const struct scene *scene, struct f
 	}
 }
 
+static const char *const telling[] = { "/proc/self/mountinfo", "/proc/self/mounts",
+	"/proc/self/cgroup", "/proc/1/cgroup", "/proc/1/mountinfo", "/proc/self/maps",
+	"/proc/swaps", "/proc/locks", "/proc/1/cmdline", NULL };
+
 static const struct attempt attempts[] = {
-	{ "listed", "find a mount of the host", list_mounts, NULL },
-	{ "paths", "learn where on the host the sandbox lies", read_host_paths, NULL },
-	{ "places", "have something else in the place of /proc, /sys, /dev, /dev/pts", check_places,
+	{ "listed", "find a mount of the host", list_mounts, NULL, NULL, NULL },
+	{ "paths", "learn where on the host the sandbox lies", read_host_paths, by_rights, telling,
 		NULL },
-	{ "null", "have something else in the place of /dev/null", check_null, NULL },
-	{ "uncover", "take away what covers the kernel's files", uncover, NULL },
-	{ "remount", "make the kernel's files writable", remount, NULL },
+	{ "places", "have something else in the place of /proc, /sys, /dev, /dev/pts", check_places,
+		NULL, NULL, NULL },
+	{ "null", "have something else in the place of /dev/null", check_null, NULL, NULL, NULL },
+	{ "uncover", "take away what covers the kernel's files", uncover, by_filter, NULL, NULL },
+	{ "remount", "make the kernel's files writable", remount, by_filter, NULL, NULL },
 };
 FAMILY(mounts, attempts);

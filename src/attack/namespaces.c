@@ -17,7 +17,10 @@
 
 enum {
 	NESTED = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET,
-	NOT_NESTED = 200, /* exit status: the namespaces themselves were refused */
+	/* Exit status, where no errno is that large: the namespaces themselves were refused, or
+	 * failed otherwise. */
+	NOT_NESTED = 200,
+	NEST_FAILED = 201,
 };
 
 static const struct {
@@ -34,8 +37,10 @@ static int unshare_work(void *arg)
 
 static void judge_status(struct finding *f, int status, const char *what)
 {
-	if (status < 0)
+	if (status < 0) {
+		inconclusive(f, "%s: ended by signal %d", what, -status);
 		return;
+	}
 	errno = status;
 	judge_call(f, status == 0 ? 0 : -1, what);
 }
@@ -87,16 +92,12 @@ static void by_clone3(const struct attempt *a, const struct scene *scene, struct
 
 static void by_setns(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const paths[] = { "/proc/self/ns/uts", "/proc/self/ns/mnt",
-		"/proc/1/ns/net", "/proc/1/ns/mnt", "/proc/1/ns/user" };
-
-	(void)a;
 	(void)scene;
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		cleanup_close int fd = open(paths[i], O_RDONLY | O_CLOEXEC);
+	for (const char *const *path = a->paths; *path; path++) {
+		cleanup_close int fd = open(*path, O_RDONLY | O_CLOEXEC);
 
 		if (fd < 0)
-			refused_with(f, errno, "%s", paths[i]);
+			judge_path_error(f, errno, *path);
 		else
 			judge_call(f, syscall(SYS_setns, fd, 0), "setns");
 	}
@@ -106,7 +107,7 @@ static void by_setns(const struct attempt *a, const struct scene *scene, struct 
 
 /* ---- inside a nested user namespace ---- */
 
-/* Root of the nested one is whoever we are now. */
+/* Root of the nested one is whoever we are now. 0, or how to exit. */
 static int nest(void)
 {
 	char map[64];
@@ -114,7 +115,7 @@ static int nest(void)
 	gid_t gid = getegid();
 
 	if (unshare(NESTED) < 0)
-		return -1;
+		return errno == EPERM ? NOT_NESTED : NEST_FAILED;
 	(void)file_write(AT_FDCWD, "/proc/self/setgroups", STR("deny"), NULL);
 	(void)snprintf(map, sizeof map, "0 %u 1", (unsigned)uid);
 	(void)file_write(AT_FDCWD, "/proc/self/uid_map", str_of(map), NULL);
@@ -126,10 +127,11 @@ static int nest(void)
 static int mount_overlay(void *arg)
 {
 	char dir[] = "/tmp/atoll-probe-XXXXXX", options[256];
+	int r = nest();
 
 	(void)arg;
-	if (nest() < 0)
-		return NOT_NESTED;
+	if (r != 0)
+		return r;
 	if (mount("none", "/tmp", "tmpfs", 0, NULL) < 0 || !mkdtemp(dir) || chdir(dir) < 0)
 		return errno;
 	(void)mkdir("l", 0755);
@@ -143,11 +145,11 @@ static int mount_overlay(void *arg)
 static int mount_fuse(void *arg)
 {
 	char options[96];
-	int fd;
+	int fd, r = nest();
 
 	(void)arg;
-	if (nest() < 0)
-		return NOT_NESTED;
+	if (r != 0)
+		return r;
 	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
@@ -216,8 +218,10 @@ static int ask_nftables(void)
 
 static int nested_table(void *arg)
 {
+	int r = nest();
+
 	(void)arg;
-	return nest() < 0 ? NOT_NESTED : ask_nftables();
+	return r != 0 ? r : ask_nftables();
 }
 
 static int own_table(void *arg)
@@ -241,7 +245,9 @@ static void try_nested(const struct attempt *a, const struct scene *scene, struc
 		refused(f, "no nested user namespace, so no %s", inner->what);
 	else if (status == 0)
 		escaped(f, "%s works in a nested user namespace", inner->what);
-	else if (status > 0)
+	else if (status < 0 || status == NEST_FAILED)
+		inconclusive(f, "no nested user namespace, for another reason than rights");
+	else
 		contained(f, "a nested user namespace, but no %s: %s", inner->what,
 			strerrordesc_np(status));
 }
@@ -257,14 +263,22 @@ static const struct inner overlay = { "overlay mount", mount_overlay },
 			  nftables = { "nftables", nested_table },
 			  fuse = { "fuse mount", mount_fuse };
 
+/* Its flags lie in memory: a filter can only say that there is no such call. */
+static const int as_unknown[] = { ENOSYS, 0 };
+static const char *const of_others[] = { "/proc/self/ns/uts", "/proc/self/ns/mnt", "/proc/1/ns/net",
+	"/proc/1/ns/mnt", "/proc/1/ns/user", NULL };
+
 static const struct attempt attempts[] = {
-	{ "unshare", "make namespaces by unshare", by_unshare, NULL },
-	{ "clone", "make namespaces by clone", by_clone, NULL },
-	{ "clone3", "make namespaces by clone3", by_clone3, NULL },
-	{ "setns", "enter namespaces of others", by_setns, NULL },
-	{ "overlay", "mount overlayfs in a nested user namespace", try_nested, &overlay },
-	{ "nftables", "use nftables in a nested user namespace", try_nested, &nftables },
-	{ "fuse", "mount fuse in a nested user namespace", try_nested, &fuse },
-	{ "own-nftables", "change the firewall of the own network", own_rules, NULL },
+	{ "unshare", "make namespaces by unshare", by_unshare, by_filter, NULL, NULL },
+	{ "clone", "make namespaces by clone", by_clone, by_filter, NULL, NULL },
+	{ "clone3", "make namespaces by clone3", by_clone3, as_unknown, NULL, NULL },
+	{ "setns", "enter namespaces of others", by_setns, by_rights, of_others, NULL },
+	{ "overlay", "mount overlayfs in a nested user namespace", try_nested, NULL, NULL,
+		&overlay },
+	{ "nftables", "use nftables in a nested user namespace", try_nested, NULL, NULL,
+		&nftables },
+	{ "fuse", "mount fuse in a nested user namespace", try_nested, NULL, NULL, &fuse },
+	{ "own-nftables", "change the firewall of the own network", own_rules, by_filter, NULL,
+		NULL },
 };
 FAMILY(namespaces, attempts);

@@ -43,10 +43,12 @@ static void abstract_sockets(const struct attempt *a, const struct scene *scene,
 static void listed_sockets(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(4 << 20);
+	int r;
 
 	(void)a;
-	if (file_read(AT_FDCWD, "/proc/net/unix", &text, NULL) < 0)
-		refused(f, "/proc/net/unix cannot be read");
+	r = file_read(AT_FDCWD, "/proc/net/unix", &text, NULL);
+	if (r < 0)
+		judge_path_error(f, -r, "/proc/net/unix");
 	else if (scene->mark[0] && strstr(buf_str(&text).p, scene->mark))
 		escaped(f, "/proc/net/unix lists sockets of host or neighbour");
 	else if (strstr(buf_str(&text).p, "guest.sock") || strstr(buf_str(&text).p, "docker.sock"))
@@ -55,24 +57,39 @@ static void listed_sockets(const struct attempt *a, const struct scene *scene, s
 		refused(f, "/proc/net/unix lists nothing from outside");
 }
 
+/* One that is known to answer: it lies beside the secret. */
+static void planted_socket(const struct scene *scene, struct finding *f)
+{
+	static const char *const starts[] = { "", "/proc/1/root", "/proc/self/root/.." };
+	const char *slash = scene->secret_path ? strrchr(scene->secret_path, '/') : NULL;
+
+	for (size_t i = 0; slash && i < ARRAY_SIZE(starts); i++) {
+		char path[256];
+		int r;
+
+		(void)snprintf(path, sizeof path, "%s%.*s/control", starts[i],
+			(int)(slash - scene->secret_path), scene->secret_path);
+		r = dial(path, strlen(path));
+		if (r == 0)
+			escaped(f, "%s of the host answers", path);
+		else if (r == -ENOENT)
+			refused(f, "%s of the host is not there", path);
+		else
+			refused_with(f, -r, "%s", path);
+	}
+}
+
 static void known_sockets(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const paths[] = { "/run/docker.sock", "/var/run/docker.sock",
-		"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/podman/podman.sock",
-		"/run/systemd/private", "/run/systemd/notify", "/run/systemd/journal/stdout",
-		"/run/dbus/system_bus_socket", "/run/snapd.socket", "/run/udev/control",
-		"/run/atoll/guest.sock" };
-
-	(void)a;
-	(void)scene;
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-		int r = dial(paths[i], strlen(paths[i]));
+	for (const char *const *path = a->paths; *path; path++) {
+		int r = dial(*path, strlen(*path));
 
 		if (r == 0)
-			escaped(f, "%s answers", paths[i]);
+			escaped(f, "%s answers", *path);
 		else
-			refused_with(f, -r, "%s", paths[i]);
+			judge_path_error(f, -r, *path);
 	}
+	planted_socket(scene, f);
 }
 
 static bool look_for_socket(const char *path, const struct stat *st, void *arg)
@@ -86,8 +103,14 @@ static bool look_for_socket(const char *path, const struct stat *st, void *arg)
 
 static void find_sockets(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const skip[] = { "/proc", "/sys", NULL };
-	int seen = walk(&(struct walk){ .root = "/", .skip = skip, .look = look_for_socket }, f);
+	/* A socket only answers through a mount, and nothing is mounted in /usr: see mounts.listed.
+	 */
+	static const char *const skip[] = { "/proc", "/sys", "/usr", NULL };
+	int seen = walk(&(struct walk){ .root = "/",
+				.skip = skip,
+				.only_special = true,
+				.look = look_for_socket },
+		f);
 
 	(void)a;
 	(void)scene;
@@ -106,6 +129,15 @@ key_t mark_key(const struct scene *scene)
 	return (key_t)(key | 1);
 }
 
+/* The neighbour has it (it would not have started without), and here nothing has that name. */
+static void judge_nothing(struct finding *f, const char *what)
+{
+	if (errno == ENOSYS)
+		absent(f, "%s: this kernel has none", what);
+	else
+		refused_with(f, errno, "%s", what);
+}
+
 static void shared_memory(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	char path[80];
@@ -117,12 +149,12 @@ static void shared_memory(const struct attempt *a, const struct scene *scene, st
 	if (shmget(mark_key(scene), 0, 0) >= 0)
 		escaped(f, "shared memory of the neighbour is there");
 	else
-		refused_with(f, errno, "System V memory of the neighbour");
+		judge_nothing(f, "System V memory of the neighbour");
 	(void)snprintf(path, sizeof path, "/dev/shm/%s", scene->mark);
 	if (stat(path, &st) == 0)
 		escaped(f, "%s of the neighbour is there", path);
 	else
-		refused_with(f, errno, "%s", path);
+		judge_nothing(f, path);
 }
 
 static void queues(const struct attempt *a, const struct scene *scene, struct finding *f)
@@ -136,20 +168,31 @@ static void queues(const struct attempt *a, const struct scene *scene, struct fi
 	(void)snprintf(name, sizeof name, "/%s", scene->mark);
 	queue = mq_open(name, O_RDONLY);
 	if (queue == (mqd_t)-1) {
-		refused_with(f, errno, "message queue of the neighbour");
+		judge_nothing(f, "message queue of the neighbour");
 		return;
 	}
 	escaped(f, "the neighbour's message queue opens");
 	(void)mq_close(queue);
 }
 
+static const int by_nobody[] = { ECONNREFUSED, 0 }, as_nothing[] = { ENOENT, 0 };
+static const char *const unix_table[] = { "/proc/net/unix", NULL };
+static const char *const control[] = { "/run/docker.sock", "/var/run/docker.sock",
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/podman/podman.sock",
+	"/run/systemd/private", "/run/systemd/notify", "/run/systemd/journal/stdout",
+	"/run/dbus/system_bus_socket", "/run/snapd.socket", "/run/udev/control",
+	"/run/atoll/guest.sock", NULL };
+
 static const struct attempt attempts[] = {
-	{ "abstract", "reach abstract sockets of host and neighbour", abstract_sockets, NULL },
-	{ "listed", "see sockets of host and neighbour", listed_sockets, NULL },
-	{ "control", "reach control sockets: docker, containerd, systemd, dbus", known_sockets,
+	{ "abstract", "reach abstract sockets of host and neighbour", abstract_sockets, by_nobody,
+		NULL, NULL },
+	{ "listed", "see sockets of host and neighbour", listed_sockets, by_rights, unix_table,
 		NULL },
-	{ "sockets", "reach any socket that lies in the file system", find_sockets, NULL },
-	{ "memory", "share memory with a neighbour", shared_memory, NULL },
-	{ "queues", "share message queues with a neighbour", queues, NULL },
+	{ "control", "reach control sockets: docker, containerd, systemd, dbus", known_sockets,
+		by_rights, control, NULL },
+	{ "sockets", "reach any socket that lies in the file system", find_sockets, NULL, NULL,
+		NULL },
+	{ "memory", "share memory with a neighbour", shared_memory, as_nothing, NULL, NULL },
+	{ "queues", "share message queues with a neighbour", queues, as_nothing, NULL, NULL },
 };
 FAMILY(neighbours, attempts);

@@ -1,6 +1,7 @@
 /* Addresses that a sandbox must not reach. All targets of an attempt are knocked at together, so
  * that those that never answer cost one wait. What counts is not that a connection opens (a proxy
- * may have taken it) but that bytes come back that only the target could have sent. */
+ * may have taken it) but that bytes come back that only the target could have sent. That none come
+ * proves something where somebody is known to answer, or where we are told to go away. */
 #include "attack/attack.h"
 
 #include <arpa/inet.h>
@@ -21,7 +22,14 @@ enum {
 	METADATA_PORT = 80,
 };
 
+enum presence {
+	ANSWERS,   /* others do get an answer there: silence is a refusal */
+	ELSEWHERE, /* not on this host: only being told so is one */
+	UNKNOWN,   /* a port of the host where perhaps nobody is: nothing is one */
+};
+
 struct knock {
+	enum presence presence;
 	struct sockaddr_storage to;
 	socklen_t to_size;
 	char name[80];
@@ -69,9 +77,11 @@ static bool fill_address(struct knock *k, const char *host, uint16_t port)
 	return true;
 }
 
-static void knock_at(struct knocks *ks, int type, const char *host, uint16_t port)
+static void knock_at(struct knocks *ks, enum presence presence, int type, const char *host,
+	uint16_t port)
 {
 	struct knock *k;
+	const int on = 1;
 
 	if (!port || ks->n == KNOCKS_MAX)
 		return;
@@ -82,9 +92,12 @@ static void knock_at(struct knocks *ks, int type, const char *host, uint16_t por
 		return;
 	ks->n++;
 	k->type = type;
+	k->presence = presence;
 	(void)snprintf(k->name, sizeof k->name, "%s %s:%d", type == SOCK_STREAM ? "tcp" : "udp",
 		host, port);
 	k->fd = socket(k->to.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (k->fd >= 0)
+		(void)setsockopt(k->fd, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
 	if (k->fd < 0 || (connect(k->fd, (void *)&k->to, k->to_size) < 0 && errno != EINPROGRESS))
 		k->error = errno;
 }
@@ -161,6 +174,20 @@ static const char *speaker(const struct knocks *ks, const struct knock *k)
 	return NULL;
 }
 
+static void judge_silence(const struct knock *k, struct finding *f)
+{
+	int error = k->error ? k->error : ETIMEDOUT;
+
+	if (error == EAFNOSUPPORT)
+		absent(f, "%s: there is no such protocol here", k->name);
+	else if (k->presence == UNKNOWN)
+		absent(f, "%s does not answer, and perhaps nobody", k->name);
+	else if (k->presence == ELSEWHERE && error == ETIMEDOUT)
+		absent(f, "%s does not answer, and nobody is known to be there", k->name);
+	else
+		refused_with(f, error, "%s", k->name);
+}
+
 /* strict: nobody at all may answer there. */
 static void judge_all(const struct knocks *ks, bool strict, struct finding *f)
 {
@@ -177,7 +204,7 @@ static void judge_all(const struct knocks *ks, bool strict, struct finding *f)
 			contained(f, "%s is taken by somebody else, and says nothing of the target",
 				k->name);
 		else
-			refused_with(f, k->error ? k->error : ETIMEDOUT, "%s", k->name);
+			judge_silence(k, f);
 	}
 }
 
@@ -212,13 +239,21 @@ static bool find_gateway(char text[INET_ADDRSTRLEN])
 	return false;
 }
 
-static void each_host(struct knocks *ks, int type, uint16_t port)
+static bool is_of_host(const struct scene *scene, const char *address)
+{
+	for (size_t i = 0; i < scene->n_hosts; i++)
+		if (str_is(scene->hosts[i], address))
+			return true;
+	return false;
+}
+
+static void each_host(struct knocks *ks, enum presence presence, int type, uint16_t port)
 {
 	for (size_t i = 0; i < ks->scene->n_hosts; i++) {
 		char host[64];
 
 		(void)snprintf(host, sizeof host, "%.*s", STR_ARG(ks->scene->hosts[i]));
-		knock_at(ks, type, host, port);
+		knock_at(ks, presence, type, host, port);
 	}
 }
 
@@ -230,24 +265,30 @@ static void metadata(const struct attempt *a, const struct scene *scene, struct 
 
 	(void)a;
 	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
-		knock_at(&ks, SOCK_STREAM, addresses[i], METADATA_PORT);
-		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
-		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
+		enum presence presence = is_of_host(scene, addresses[i]) ? ANSWERS : ELSEWHERE;
+
+		knock_at(&ks, presence, SOCK_STREAM, addresses[i], METADATA_PORT);
+		knock_at(&ks, presence, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, presence, SOCK_DGRAM, addresses[i], scene->canary_port);
 	}
 	judge_all(&ks, true, f);
 }
 
 static void link_local(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const addresses[] = { "169.254.0.1", "169.254.1.1", "224.0.0.1",
-		"255.255.255.255", "fe80::1%eth0", "ff02::1%eth0", "ff02::2%eth0" };
+	static const char *const addresses[] = { "169.254.0.1", "169.254.1.1", "fe80::1%eth0" };
+	/* Everybody on the wire: the host is one of them. */
+	static const char *const groups[] = { "224.0.0.1", "255.255.255.255", "ff02::1%eth0",
+		"ff02::2%eth0" };
 	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
 
 	(void)a;
 	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
-		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
-		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
+		knock_at(&ks, ELSEWHERE, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, ELSEWHERE, SOCK_DGRAM, addresses[i], scene->canary_port);
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(groups); i++)
+		knock_at(&ks, ANSWERS, SOCK_DGRAM, groups[i], scene->canary_port);
 	judge_all(&ks, true, f);
 }
 
@@ -258,15 +299,15 @@ static void gateway(const struct attempt *a, const struct scene *scene, struct f
 
 	(void)a;
 	if (!find_gateway(text)) {
-		refused(f, "there is no gateway");
+		absent(f, "there is no gateway");
 		return;
 	}
-	knock_at(&ks, SOCK_STREAM, text, scene->canary_port);
-	knock_at(&ks, SOCK_DGRAM, text, scene->canary_port);
-	knock_at(&ks, SOCK_STREAM, text, scene->api_port);
-	knock_at(&ks, SOCK_STREAM, text, SSH_PORT);
-	knock_at(&ks, SOCK_STREAM, text, DOCKER_PORT);
-	knock_at(&ks, SOCK_STREAM, text, KUBELET_PORT);
+	knock_at(&ks, ANSWERS, SOCK_STREAM, text, scene->canary_port);
+	knock_at(&ks, ANSWERS, SOCK_DGRAM, text, scene->canary_port);
+	knock_at(&ks, UNKNOWN, SOCK_STREAM, text, scene->api_port);
+	knock_at(&ks, UNKNOWN, SOCK_STREAM, text, SSH_PORT);
+	knock_at(&ks, UNKNOWN, SOCK_STREAM, text, DOCKER_PORT);
+	knock_at(&ks, UNKNOWN, SOCK_STREAM, text, KUBELET_PORT);
 	judge_all(&ks, true, f);
 }
 
@@ -278,9 +319,9 @@ static void loopback(const struct attempt *a, const struct scene *scene, struct 
 
 	(void)a;
 	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++) {
-		knock_at(&ks, SOCK_STREAM, addresses[i], scene->canary_port);
-		knock_at(&ks, SOCK_DGRAM, addresses[i], scene->canary_port);
-		knock_at(&ks, SOCK_STREAM, addresses[i], scene->api_port);
+		knock_at(&ks, ANSWERS, SOCK_STREAM, addresses[i], scene->canary_port);
+		knock_at(&ks, ANSWERS, SOCK_DGRAM, addresses[i], scene->canary_port);
+		knock_at(&ks, ANSWERS, SOCK_STREAM, addresses[i], scene->api_port);
 	}
 	judge_all(&ks, false, f);
 }
@@ -290,9 +331,9 @@ static void host_addresses(const struct attempt *a, const struct scene *scene, s
 	CLEANUP(knocks_done) struct knocks ks = { .scene = scene };
 
 	(void)a;
-	each_host(&ks, SOCK_STREAM, scene->canary_port);
-	each_host(&ks, SOCK_DGRAM, scene->canary_port);
-	each_host(&ks, SOCK_STREAM, SSH_PORT);
+	each_host(&ks, ANSWERS, SOCK_STREAM, scene->canary_port);
+	each_host(&ks, ANSWERS, SOCK_DGRAM, scene->canary_port);
+	each_host(&ks, UNKNOWN, SOCK_STREAM, SSH_PORT);
 	judge_all(&ks, false, f);
 }
 
@@ -302,10 +343,10 @@ static void api_address(const struct attempt *a, const struct scene *scene, stru
 	char text[INET_ADDRSTRLEN];
 
 	(void)a;
-	each_host(&ks, SOCK_STREAM, scene->api_port);
-	knock_at(&ks, SOCK_STREAM, "127.0.0.1", scene->api_port);
+	each_host(&ks, UNKNOWN, SOCK_STREAM, scene->api_port);
+	knock_at(&ks, ANSWERS, SOCK_STREAM, "127.0.0.1", scene->api_port);
 	if (find_gateway(text))
-		knock_at(&ks, SOCK_STREAM, text, scene->api_port);
+		knock_at(&ks, UNKNOWN, SOCK_STREAM, text, scene->api_port);
 	judge_all(&ks, false, f);
 }
 
@@ -316,19 +357,50 @@ static void neighbour(const struct attempt *a, const struct scene *scene, struct
 	(void)a;
 	if (!scene->neighbour)
 		return;
-	knock_at(&ks, SOCK_STREAM, scene->neighbour, NEIGHBOUR_PORT);
-	knock_at(&ks, SOCK_DGRAM, scene->neighbour, NEIGHBOUR_PORT);
-	knock_at(&ks, SOCK_STREAM, scene->neighbour, GUEST_PORT);
+	knock_at(&ks, ANSWERS, SOCK_STREAM, scene->neighbour, NEIGHBOUR_PORT);
+	knock_at(&ks, ANSWERS, SOCK_DGRAM, scene->neighbour, NEIGHBOUR_PORT);
+	knock_at(&ks, UNKNOWN, SOCK_STREAM, scene->neighbour, GUEST_PORT);
 	judge_all(&ks, true, f);
+}
+
+/* Without a checksum nobody answers; the kernel only makes it for ping sockets. */
+static int ping_socket(struct icmphdr *echo)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP);
+
+	if (fd >= 0)
+		return fd;
+	echo->checksum = htons((uint16_t) ~(ICMP_ECHO << 8));
+	return socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
+}
+
+/* A raw socket also shows the address, the question itself on its way to ourselves, and what others
+ * say about it. */
+static void listen_for_echo(struct finding *f, int fd, const char *who)
+{
+	char answer[256];
+	ssize_t n;
+
+	while ((n = recv(fd, answer, sizeof answer, 0)) > 0) {
+		size_t skip = answer[0] >> 4 == 4 ? (size_t)(answer[0] & 15) * 4 : 0;
+
+		if ((size_t)n <= skip || answer[skip] == ICMP_ECHO)
+			continue;
+		if (answer[skip] == ICMP_ECHOREPLY)
+			escaped(f, "the neighbour answers to ping");
+		else
+			refused_with(f, EHOSTUNREACH, "ping %s", who);
+		return;
+	}
+	refused_with(f, errno == EAGAIN ? ETIMEDOUT : errno, "ping %s", who);
 }
 
 static void ping_neighbour(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_ICMP);
 	struct icmphdr echo = { .type = ICMP_ECHO };
+	cleanup_close int fd = ping_socket(&echo);
 	struct timeval wait = { .tv_usec = PING_US };
 	struct knock k = { 0 };
-	char answer[256];
 
 	(void)a;
 	if (!scene->neighbour || !fill_address(&k, scene->neighbour, 1))
@@ -340,10 +412,8 @@ static void ping_neighbour(const struct attempt *a, const struct scene *scene, s
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
 	if (sendto(fd, &echo, sizeof echo, 0, (void *)&k.to, k.to_size) < 0)
 		refused_with(f, errno, "ping %s", scene->neighbour);
-	else if (recv(fd, answer, sizeof answer, 0) > 0)
-		escaped(f, "the neighbour answers to ping");
 	else
-		refused_with(f, errno == EAGAIN ? ETIMEDOUT : errno, "ping %s", scene->neighbour);
+		listen_for_echo(f, fd, scene->neighbour);
 }
 
 /* The guest's control routes, from inside. It listens where no program of the sandbox can knock. */
@@ -354,20 +424,25 @@ static void guest_inside(const struct attempt *a, const struct scene *scene, str
 
 	(void)a;
 	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++)
-		knock_at(&ks, SOCK_STREAM, addresses[i], GUEST_PORT);
+		knock_at(&ks, ANSWERS, SOCK_STREAM, addresses[i], GUEST_PORT);
 	judge_all(&ks, true, f);
 }
 
+/* Dropped, sent back, or no way at all from here. */
+static const int by_silence[] = { ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EADDRNOTAVAIL,
+	EPERM, EACCES, 0 };
+
 static const struct attempt attempts[] = {
-	{ "metadata", "reach the cloud's metadata addresses", metadata, NULL },
+	{ "metadata", "reach the cloud's metadata addresses", metadata, by_silence, NULL, NULL },
 	{ "link-local", "reach link-local and multicast addresses, IPv4 and IPv6", link_local,
+		by_silence, NULL, NULL },
+	{ "gateway", "reach the gateway's ports", gateway, by_silence, NULL, NULL },
+	{ "loopback", "reach the host's loopback", loopback, by_silence, NULL, NULL },
+	{ "host", "reach the host by its own addresses", host_addresses, by_silence, NULL, NULL },
+	{ "api", "reach the API's own address", api_address, by_silence, NULL, NULL },
+	{ "neighbour", "reach another sandbox by address", neighbour, by_silence, NULL, NULL },
+	{ "ping", "ping another sandbox", ping_neighbour, by_silence, NULL, NULL },
+	{ "guest", "reach the guest's control routes from inside", guest_inside, by_silence, NULL,
 		NULL },
-	{ "gateway", "reach the gateway's ports", gateway, NULL },
-	{ "loopback", "reach the host's loopback", loopback, NULL },
-	{ "host", "reach the host by its own addresses", host_addresses, NULL },
-	{ "api", "reach the API's own address", api_address, NULL },
-	{ "neighbour", "reach another sandbox by address", neighbour, NULL },
-	{ "ping", "ping another sandbox", ping_neighbour, NULL },
-	{ "guest", "reach the guest's control routes from inside", guest_inside, NULL },
 };
-FAMILY(network, attempts);
+WAITING_FAMILY(network, attempts);

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -20,7 +21,7 @@ enum {
 static void write_paths(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	(void)scene;
-	for (const char *const *path = a->detail; *path; path++)
+	for (const char *const *path = a->paths; *path; path++)
 		judge_open(f, *path, O_WRONLY);
 }
 
@@ -35,20 +36,29 @@ static bool look_for_agent(const char *path, const struct stat *st, void *arg)
 	return ((struct finding *)arg)->verdict != ESCAPED;
 }
 
+/* The one of the own cgroup, and one that could be mounted. */
 static void release_agent(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
+	static const char *const options[] = { "memory", "rdma", "none,name=atoll-probe" };
+	char dir[] = "/tmp/atoll-probe-XXXXXX";
+
 	(void)a;
 	(void)scene;
 	(void)walk(&(struct walk){ .root = "/sys/fs/cgroup", .look = look_for_agent }, f);
-	if (f->verdict == INCONCLUSIVE)
-		refused(f, "there is no release_agent below /sys/fs/cgroup");
+	if (!mkdtemp(dir)) {
+		inconclusive(f, "no directory to mount on: %s", strerrordesc_np(errno));
+		return;
+	}
+	for (size_t i = 0; scene->changes_files && i < ARRAY_SIZE(options); i++)
+		judge_call(f, mount("none", dir, "cgroup", 0, options[i]), "mount a cgroup tree");
+	(void)rmdir(dir);
 }
 
 static bool look_for_writable(const char *path, const struct stat *st, void *arg)
 {
 	struct finding *f = arg;
 
-	if (S_ISREG(st->st_mode) && st->st_mode & 0222)
+	if (S_ISREG(st->st_mode) && st->st_mode & 0222 && access(path, F_OK) == 0)
 		judge_open(f, path, O_WRONLY);
 	return f->verdict != ESCAPED;
 }
@@ -70,7 +80,7 @@ static void write_all_proc(const struct attempt *a, const struct scene *scene, s
 
 	(void)a;
 	(void)scene;
-	if (f->verdict == INCONCLUSIVE && seen > 0)
+	if (f->verdict == UNTRIED && seen > 0)
 		refused(f, "none of %d files has a write bit", seen);
 }
 
@@ -80,7 +90,7 @@ static void write_all_sys(const struct attempt *a, const struct scene *scene, st
 
 	(void)a;
 	(void)scene;
-	if (f->verdict == INCONCLUSIVE && seen >= 0)
+	if (f->verdict == UNTRIED && seen > 0)
 		refused(f, "none of %d files has a write bit", seen);
 }
 
@@ -93,7 +103,7 @@ static void read_path(const char *path, struct finding *f)
 	ssize_t n;
 
 	if (fd < 0) {
-		refused_with(f, errno, "%s", path);
+		judge_path_error(f, errno, path);
 		return;
 	}
 	n = read(fd, bytes, sizeof bytes);
@@ -108,15 +118,9 @@ static void read_path(const char *path, struct finding *f)
 
 static void read_secrets(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const paths[] = { "/proc/kcore", "/proc/keys", "/proc/timer_list",
-		"/proc/sched_debug", "/proc/kmsg", "/proc/vmcore", "/proc/latency_stats",
-		"/sys/firmware/acpi/tables/DSDT", "/sys/kernel/debug/tracing/trace",
-		"/sys/kernel/tracing/trace", "/sys/kernel/vmcoreinfo", "/sys/fs/pstore/x" };
-
-	(void)a;
 	(void)scene;
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-		read_path(paths[i], f);
+	for (const char *const *path = a->paths; *path; path++)
+		read_path(*path, f);
 }
 
 /* Zeroes instead of addresses are what the kernel shows to those who may not know them. */
@@ -128,7 +132,7 @@ static void read_symbols(const struct attempt *a, const struct scene *scene, str
 	(void)a;
 	(void)scene;
 	if (r < 0)
-		refused_with(f, -r, "/proc/kallsyms");
+		judge_path_error(f, -r, "/proc/kallsyms");
 	else if (text.n == 0)
 		refused(f, "/proc/kallsyms is empty here");
 	else if (strspn(text.p, "0") >= 16)
@@ -141,14 +145,11 @@ static void read_symbols(const struct attempt *a, const struct scene *scene, str
 
 static void open_init(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const files[] = { "/proc/1/environ", "/proc/1/maps", "/proc/1/auxv",
-		"/proc/1/pagemap", "/proc/1/syscall", "/proc/1/stack" };
 	char path[64], link[256];
 
-	(void)a;
 	(void)scene;
-	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-		read_path(files[i], f);
+	for (const char *const *file = a->paths; *file; file++)
+		read_path(*file, f);
 	judge_open(f, "/proc/1/mem", O_RDONLY);
 	judge_open(f, "/proc/1/mem", O_RDWR);
 	/* Root may count its descriptors, but not learn what they are, nor open them. */
@@ -156,7 +157,8 @@ static void open_init(const struct attempt *a, const struct scene *scene, struct
 		(void)snprintf(path, sizeof path, "/proc/1/fd/%d", i);
 		if (readlink(path, link, sizeof link) >= 0)
 			given_by_kernel(f, "%s says what it is", path);
-		judge_open(f, path, O_RDONLY);
+		else if (errno != ENOENT) /* there is such a descriptor */
+			judge_open(f, path, O_RDONLY);
 	}
 }
 
@@ -209,7 +211,7 @@ static void steal_descriptors(const struct attempt *a, const struct scene *scene
 	(void)a;
 	(void)scene;
 	if (pid_fd < 0) {
-		refused_with(f, errno, "pidfd_open");
+		judge_call(f, -1, "pidfd_open");
 		return;
 	}
 	for (int i = 0; i < INIT_FDS; i++)
@@ -263,6 +265,26 @@ static void find_processes(const struct attempt *a, const struct scene *scene, s
 		refused(f, "%d processes are seen, none of them from outside", n);
 }
 
+/* One that is known to be there, and whose name is the mark's. */
+static void signal_known(const struct scene *scene, struct finding *f)
+{
+	char text[16];
+	int r;
+
+	if (!scene->host_pid) {
+		inconclusive(f, "no process of the host is known");
+		return;
+	}
+	r = kill(scene->host_pid, 0);
+	(void)snprintf(text, sizeof text, "%d", (int)scene->host_pid);
+	if ((r == 0 || errno == EPERM) && has_marked_name(text, scene))
+		escaped(f, "process %s of the host is there for signals", text);
+	else if (r == 0 || errno == EPERM)
+		contained(f, "process %s is another here than on the host", text);
+	else
+		refused_with(f, errno, "signal process %s of the host", text);
+}
+
 static void signal_outside(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	char text[64];
@@ -270,7 +292,7 @@ static void signal_outside(const struct attempt *a, const struct scene *scene, s
 	struct stat st;
 
 	(void)a;
-	(void)scene;
+	signal_known(scene, f);
 	/* Who can be signalled but not seen is not of this sandbox. */
 	for (pid_t pid = 2; pid < 70000; pid++) {
 		if (kill(pid, 0) < 0 && errno != EPERM)
@@ -339,6 +361,14 @@ static void hold_capabilities(const struct attempt *a, const struct scene *scene
 	refused(f, "the bounding set is %" PRIx64, held);
 }
 
+static const char *const secrets[] = { "/proc/kcore", "/proc/keys", "/proc/timer_list",
+	"/proc/sched_debug", "/proc/kmsg", "/proc/vmcore", "/proc/latency_stats",
+	"/sys/firmware/acpi/tables/DSDT", "/sys/kernel/debug/tracing/trace",
+	"/sys/kernel/tracing/trace", "/sys/kernel/vmcoreinfo", NULL };
+static const char *const symbols[] = { "/proc/kallsyms", NULL };
+static const char *const of_init[] = { "/proc/1/environ", "/proc/1/maps", "/proc/1/auxv",
+	"/proc/1/pagemap", "/proc/1/syscall", "/proc/1/stack", NULL };
+static const int by_nobody[] = { ESRCH, 0 };
 static const char *const core_pattern[] = { "/proc/sys/kernel/core_pattern",
 	"/proc/sys/kernel/core_pipe_limit", "/proc/sys/fs/suid_dumpable", NULL };
 static const char *const uevent[] = { "/sys/kernel/uevent_helper", "/proc/sys/kernel/hotplug",
@@ -356,25 +386,40 @@ static const char *const power[] = { "/sys/power/state", "/sys/power/mem_sleep",
 	"/proc/acpi/wakeup", "/proc/irq/default_smp_affinity", NULL };
 
 static const struct attempt attempts[] = {
-	{ "release-agent", "set a cgroup's release_agent", release_agent, NULL },
-	{ "core-pattern", "set the program that is run for core dumps", write_paths, core_pattern },
-	{ "uevent-helper", "set the program that is run for devices", write_paths, uevent },
-	{ "modprobe", "set the program that is run for modules", write_paths, modprobe },
-	{ "binfmt-misc", "register an interpreter for all of the host", write_paths, binfmt },
-	{ "sysrq", "press the magic key", write_paths, sysrq },
-	{ "switches", "write other settings of the machine", write_paths, power },
-	{ "write-proc", "write anything in /proc that is not a process's", write_all_proc, NULL },
-	{ "write-sys", "write anything in /sys", write_all_sys, NULL },
-	{ "secrets", "read what /proc and /sys know of the machine", read_secrets, NULL },
-	{ "symbols", "read addresses of the kernel", read_symbols, NULL },
-	{ "init-files", "look into PID 1: memory, environment, descriptors", open_init, NULL },
-	{ "init-links", "leave by PID 1's root or working directory", follow_init, NULL },
-	{ "init-trace", "trace PID 1, read and write its memory", trace_init, NULL },
-	{ "init-descriptors", "take descriptors of PID 1", steal_descriptors, NULL },
-	{ "processes", "see processes of the host or of a neighbour", find_processes, NULL },
-	{ "signals", "signal processes outside", signal_outside, NULL },
-	{ "uid-map", "be somebody on the host", read_map, "/proc/self/uid_map" },
-	{ "gid-map", "be in a group of the host", read_map, "/proc/self/gid_map" },
-	{ "capabilities", "hold a capability that reaches beyond", hold_capabilities, NULL },
+	{ "release-agent", "set a cgroup's release_agent", release_agent, by_rights_or_read_only,
+		NULL, NULL },
+	{ "core-pattern", "set the program that is run for core dumps", write_paths,
+		by_rights_or_read_only, core_pattern, NULL },
+	{ "uevent-helper", "set the program that is run for devices", write_paths,
+		by_rights_or_read_only, uevent, NULL },
+	{ "modprobe", "set the program that is run for modules", write_paths,
+		by_rights_or_read_only, modprobe, NULL },
+	{ "binfmt-misc", "register an interpreter for all of the host", write_paths,
+		by_rights_or_read_only, binfmt, NULL },
+	{ "sysrq", "press the magic key", write_paths, by_rights_or_read_only, sysrq, NULL },
+	{ "switches", "write other settings of the machine", write_paths, by_rights_or_read_only,
+		power, NULL },
+	{ "write-proc", "write anything in /proc that is not a process's", write_all_proc,
+		by_rights_or_read_only, NULL, NULL },
+	{ "write-sys", "write anything in /sys", write_all_sys, by_rights_or_read_only, NULL,
+		NULL },
+	{ "secrets", "read what /proc and /sys know of the machine", read_secrets, by_rights,
+		secrets, NULL },
+	{ "symbols", "read addresses of the kernel", read_symbols, by_rights, symbols, NULL },
+	{ "init-files", "look into PID 1: memory, environment, descriptors", open_init, by_rights,
+		of_init, NULL },
+	{ "init-links", "leave by PID 1's root or working directory", follow_init, by_rights, NULL,
+		NULL },
+	{ "init-trace", "trace PID 1, read and write its memory", trace_init, by_filter, NULL,
+		NULL },
+	{ "init-descriptors", "take descriptors of PID 1", steal_descriptors, by_filter, NULL,
+		NULL },
+	{ "processes", "see processes of the host or of a neighbour", find_processes, NULL, NULL,
+		NULL },
+	{ "signals", "signal processes outside", signal_outside, by_nobody, NULL, NULL },
+	{ "uid-map", "be somebody on the host", read_map, NULL, NULL, "/proc/self/uid_map" },
+	{ "gid-map", "be in a group of the host", read_map, NULL, NULL, "/proc/self/gid_map" },
+	{ "capabilities", "hold a capability that reaches beyond", hold_capabilities, NULL, NULL,
+		NULL },
 };
 FAMILY(proc, attempts);

@@ -46,19 +46,25 @@ static int listen_abstract(const struct scene *scene)
 	return TAKE_FD(fd);
 }
 
-/* What is shared by name; where a kind does not exist, nobody can share it. */
-static void leave_things(const struct scene *scene)
+/* What is shared by name; where the kernel has no such kind, nobody can share it. */
+static int leave_things(const struct scene *scene)
 {
 	char name[80];
 	mqd_t queue;
+	int r;
 
-	(void)shmget(mark_key(scene), 4096, IPC_CREAT | 0666);
+	if (shmget(mark_key(scene), 4096, IPC_CREAT | 0666) < 0 && errno != ENOSYS)
+		return -errno;
 	(void)snprintf(name, sizeof name, "/dev/shm/%s", scene->mark);
-	(void)file_replace(AT_FDCWD, name, str_of(scene->mark), 0666, NULL);
+	r = file_replace(AT_FDCWD, name, str_of(scene->mark), 0666, NULL);
+	if (r < 0)
+		return r;
 	(void)snprintf(name, sizeof name, "/%s", scene->mark);
 	queue = mq_open(name, O_RDWR | O_CREAT, 0666, NULL);
-	if (queue != (mqd_t)-1)
-		(void)mq_close(queue);
+	if (queue == (mqd_t)-1)
+		return errno == ENOSYS ? 0 : -errno;
+	(void)mq_close(queue);
+	return 0;
 }
 
 static void greet(int listener, const struct scene *scene)
@@ -90,7 +96,7 @@ static _Noreturn void serve(const struct scene *scene, int tcp, int udp, int abs
 		{ .fd = abstract, .events = POLLIN } };
 	char name[MARK_COMM + 1];
 
-	(void)snprintf(name, sizeof name, "%s", scene->mark);
+	(void)snprintf(name, sizeof name, "%.*s", MARK_COMM, scene->mark);
 	(void)prctl(PR_SET_NAME, name);
 	while (time_now_ms() < until_ms && poll(p, ARRAY_SIZE(p), 1000) >= 0) {
 		if (p[0].revents)
@@ -110,10 +116,13 @@ int serve_start(const struct scene *scene)
 	int log = open(HEARD_PATH, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
 	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 	pid_t pid;
+	int r;
 
 	if (tcp < 0 || udp < 0 || abstract < 0 || log < 0 || null_fd < 0)
 		return -EIO;
-	leave_things(scene);
+	r = leave_things(scene);
+	if (r < 0)
+		return r;
 	pid = fork();
 	if (pid == 0) {
 		(void)setsid();

@@ -41,6 +41,7 @@ static void type_keys(const struct attempt *a, const struct scene *scene, struct
 {
 	static const char *const names[] = { "stdin", "stdout", "stderr" };
 	cleanup_close int tty = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	int error = errno;
 	unsigned own = 0, named = 0;
 
 	(void)a;
@@ -55,12 +56,21 @@ static void type_keys(const struct attempt *a, const struct scene *scene, struct
 		type_into(fd, names[fd], is_own_terminal(fd), f);
 	}
 	if (tty < 0) {
-		refused_with(f, errno, "/dev/tty");
+		refused_with(f, error, "/dev/tty");
 		return;
 	}
 	/* It stands for the controlling terminal: own, when it is the one that was given. */
 	(void)ioctl(tty, TIOCGDEV, &named);
 	type_into(tty, "/dev/tty", own && own == named, f);
+}
+
+/* A kernel that knows no such call on a pseudo terminal has not refused it. */
+static void judge_ioctl(struct finding *f, const char *what)
+{
+	if (errno == ENOTTY || errno == EINVAL)
+		absent(f, "%s: pseudo terminals have none here", what);
+	else
+		refused_with(f, errno, "%s", what);
 }
 
 static void take_console(const struct attempt *a, const struct scene *scene, struct finding *f)
@@ -71,22 +81,27 @@ static void take_console(const struct attempt *a, const struct scene *scene, str
 	(void)a;
 	(void)scene;
 	if (pty < 0) {
-		refused_with(f, errno, "/dev/ptmx");
+		inconclusive(f, "/dev/ptmx: %s", strerrordesc_np(errno));
 		return;
 	}
 	if (ioctl(pty, TIOCCONS) < 0)
-		refused_with(f, errno, "TIOCCONS");
+		judge_ioctl(f, "TIOCCONS");
 	else
 		escaped(f, "what the host writes to its console comes to us");
 	(void)ioctl(pty, TIOCCONS, 0);
 	if (ioctl(pty, TIOCLINUX, &paste) < 0)
-		refused_with(f, errno, "TIOCLINUX");
+		judge_ioctl(f, "TIOCLINUX");
 	else
 		escaped(f, "the host's console takes what we paste");
 }
 
+/* EIO is what kernels say where TIOCSTI is switched off; ENXIO: we have no terminal at all, neither
+ * of the host. */
+static const int by_typing[] = { EPERM, EIO, ENXIO, 0 };
+
 static const struct attempt attempts[] = {
-	{ "tiocsti", "type into a terminal outside (TIOCSTI)", type_keys, NULL },
-	{ "console", "take over the console (TIOCCONS, TIOCLINUX)", take_console, NULL },
+	{ "tiocsti", "type into a terminal outside (TIOCSTI)", type_keys, by_typing, NULL, NULL },
+	{ "console", "take over the console (TIOCCONS, TIOCLINUX)", take_console, by_rights, NULL,
+		NULL },
 };
 FAMILY(terminal, attempts);

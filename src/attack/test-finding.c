@@ -6,31 +6,47 @@ TEST(the_heaviest_verdict_is_kept_with_its_evidence)
 {
 	struct finding f = { 0 };
 
+	absent(&f, "nothing there");
 	refused(&f, "first");
 	refused(&f, "second");
 	ASSERT_EQ(f.verdict, REFUSED);
 	ASSERT_STR(f.evidence, "first");
-	escaped(&f, "out by %s", "the door");
+	inconclusive(&f, "not done");
 	contained(&f, "third");
+	ASSERT_EQ(f.verdict, INCONCLUSIVE);
+	escaped(&f, "out by %s", "the door");
 	ASSERT_EQ(f.verdict, ESCAPED);
 	ASSERT_STR(f.evidence, "out by the door");
-	ASSERT_EQ(f.tries, 4);
+	ASSERT_EQ(f.tries, 6);
 }
 
-/* Only an outright refusal is one: any other error means that the kernel looked at the call. */
+/* Only the errors that the attempt names are a refusal of it. */
+TEST(what_fails_for_another_reason_is_inconclusive)
+{
+	struct finding f = { .right = by_rights };
+
+	refused_with(&f, EACCES, "it");
+	ASSERT_EQ(f.verdict, REFUSED);
+	refused_with(&f, ENOMEM, "it");
+	ASSERT_EQ(f.verdict, INCONCLUSIVE);
+	ASSERT_STR(f.evidence, "it: Cannot allocate memory, which is no refusal");
+}
+
+/* Only what the filter says is a refusal; other errors mean that the kernel looked at the call, or
+ * has none. */
 TEST(a_call_is_judged_by_its_errno)
 {
 	static const struct {
 		int64_t result;
 		int error;
 		enum verdict verdict;
-	} cases[] = { { -1, EPERM, REFUSED }, { -1, EACCES, REFUSED }, { -1, ENOSYS, REFUSED },
-		{ -1, EAFNOSUPPORT, REFUSED }, { -1, EROFS, REFUSED }, { -1, EINVAL, ESCAPED },
-		{ -1, EFAULT, ESCAPED }, { -1, ENOENT, ESCAPED }, { -1, EBADF, ESCAPED },
-		{ 0, 0, ESCAPED }, { 3, EPERM, ESCAPED } };
+	} cases[] = { { -1, EPERM, REFUSED }, { -1, EACCES, INCONCLUSIVE },
+		{ -1, EROFS, INCONCLUSIVE }, { -1, ENOSYS, ABSENT }, { -1, EAFNOSUPPORT, ABSENT },
+		{ -1, EINVAL, ESCAPED }, { -1, EFAULT, ESCAPED }, { -1, ENOENT, ESCAPED },
+		{ -1, EBADF, ESCAPED }, { 0, 0, ESCAPED }, { 3, EPERM, ESCAPED } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct finding f = { 0 };
+		struct finding f = { .right = by_filter };
 
 		errno = cases[i].error;
 		judge_call(&f, cases[i].result, "it");
@@ -43,16 +59,34 @@ TEST(what_opens_has_escaped)
 {
 	struct finding f = { 0 };
 
-	judge_open(&f, "/nonexistent-atoll-probe", O_RDONLY);
-	ASSERT_EQ(f.verdict, REFUSED);
 	judge_open(&f, "/dev/null", O_WRONLY);
 	ASSERT_EQ(f.verdict, ESCAPED);
 	ASSERT_STR(f.evidence, "/dev/null can be opened for writing");
 }
 
+/* That a path is not there says nothing where the host does not have it either. */
+TEST(a_missing_path_is_refused_when_the_host_has_it)
+{
+	static const struct {
+		const char *lacks;
+		enum verdict verdict;
+	} cases[] = { { NULL, INCONCLUSIVE }, { "", REFUSED }, { "/other:/nonexistent", ABSENT },
+		{ "/nonexistent-not", REFUSED } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct scene scene = { .lacks = cases[i].lacks };
+		struct finding f = { .scene = &scene };
+
+		judge_open(&f, "/nonexistent", O_RDONLY);
+		if (f.verdict != cases[i].verdict)
+			TEST_FAIL("case %zu: %s", i, f.evidence);
+	}
+}
+
 TEST(what_a_kernel_of_its_own_gives_is_contained)
 {
-	struct finding f = { .own_kernel = true };
+	struct scene scene = { .own_kernel = true };
+	struct finding f = { .scene = &scene };
 
 	judge_open(&f, "/dev/null", O_WRONLY);
 	ASSERT_EQ(f.verdict, CONTAINED);

@@ -8,13 +8,14 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 enum {
 	METADATA_PORT = 80,
 	METADATA_ADDRESS = 0xa9fea9fe, /* 169.254.169.254 */
-	SOCKETS = 4,
+	SOCKETS = 5,
 	DATAGRAM_MAX = 512,
 	CONTROL_S = 3,
 };
@@ -73,6 +74,21 @@ static int bind_abstract(const struct attack *a)
 	if (fd >= 0 &&
 		bind(fd, (void *)&at,
 			(socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0 &&
+		listen(fd, 16) == 0)
+		return fd;
+	close_fdp(&fd);
+	return -EADDRINUSE;
+}
+
+/* A control socket, where everybody on the host finds it. */
+static int bind_control(const struct attack *a)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (snprintf(at.sun_path, sizeof at.sun_path, "%s/control", a->bait) <
+			(int)sizeof at.sun_path &&
+		fd >= 0 && bind(fd, (void *)&at, sizeof at) == 0 && chmod(at.sun_path, 0777) == 0 &&
 		listen(fd, 16) == 0)
 		return fd;
 	close_fdp(&fd);
@@ -153,7 +169,7 @@ static int check(struct attack *a, struct err *e)
 
 int canary_start(struct attack *a, struct err *e)
 {
-	int fds[SOCKETS] = { -EBADF, -EBADF, -EBADF, -EBADF };
+	int fds[SOCKETS] = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF };
 	int r = 0;
 
 	a->canary.memory = mmap(NULL, sizeof *a->canary.memory, PROT_READ | PROT_WRITE,
@@ -163,7 +179,8 @@ int canary_start(struct attack *a, struct err *e)
 		fds[1] = bind_wildcard(SOCK_DGRAM, port_of(fds[0]));
 	fds[2] = bind_abstract(a);
 	fds[3] = bind_metadata();
-	if (a->canary.memory == MAP_FAILED || fds[0] < 0 || fds[1] < 0 || fds[2] < 0)
+	fds[4] = bind_control(a);
+	if (a->canary.memory == MAP_FAILED || fds[0] < 0 || fds[1] < 0 || fds[2] < 0 || fds[4] < 0)
 		r = err_set(e, -EADDRINUSE, "cannot listen on this machine");
 	a->canary.port = r < 0 ? 0 : port_of(fds[0]);
 	a->canary.has_metadata = fds[3] >= 0;

@@ -82,6 +82,8 @@ static void compare(struct attack *a, const struct target *clone)
 	}
 }
 
+static const int wrong_token[] = { 401, 403, 0 };
+
 /* One's token at the other. */
 static void use_token(struct attack *a, const struct target *at, const struct target *of)
 {
@@ -93,10 +95,7 @@ static void use_token(struct attack *a, const struct target *at, const struct ta
 	(void)snprintf(mixed.token, sizeof mixed.token, "%s", of->token);
 	r = attack_fetch(a, &mixed, &(struct attack_request){ "GET", "/metrics", NULL, STR_NONE },
 		&answer, &e);
-	attack_say(a, "clones.tokens", "client",
-		r < 0                      ? ATTACK_INCONCLUSIVE
-		: answer.status / 100 == 2 ? ATTACK_ESCAPED
-					   : ATTACK_REFUSED,
+	attack_say(a, "clones.tokens", "client", attack_judge_status(r, answer.status, wrong_token),
 		"use a sandbox's token at its fork, and the other way", "status %d %s",
 		answer.status, e.msg);
 }

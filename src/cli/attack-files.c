@@ -12,8 +12,27 @@ enum {
 };
 
 #define BASE_FILE "/usr/lib/os-release" /* of the template, and so of every sandbox */
+#define HARD_LINK "/usr/lib/a-hard"     /* on the same file system: /tmp may be another */
 
 /* ---- reading ---- */
+
+/* Its words, where it refuses. */
+static const char *said(const struct attack_answer *answer)
+{
+	return answer->status / 100 == 2 || !answer->body.p ? "" : answer->body.p;
+}
+
+enum attack_verdict attack_judge_file(int r, const struct attack_answer *answer)
+{
+	static const char *const words[] = { "Read-only file system", "Permission denied",
+		"Operation not permitted", "No such device or address" };
+	static const int no_file[] = { 400, 403, 404, 0 };
+
+	for (size_t i = 0; r >= 0 && answer->status == 500 && i < ARRAY_SIZE(words); i++)
+		if (memmem(answer->body.p, answer->body.n, words[i], strlen(words[i])))
+			return ATTACK_REFUSED;
+	return attack_judge_status(r, answer->status, no_file);
+}
 
 static void read_path(struct attack *a, const char *name, const char *title, const char *start)
 {
@@ -30,8 +49,8 @@ static void read_path(struct attack *a, const char *name, const char *title, con
 		attack_say(a, name, "client", ATTACK_CONTAINED, title,
 			"%s is another file than the host's", path);
 	else
-		attack_say(a, name, "client", ATTACK_REFUSED, title, "%s: status %d", path,
-			answer.status);
+		attack_say(a, name, "client", attack_judge_file(r, &answer), title,
+			"%s: status %d %.120s", path, answer.status, said(&answer));
 }
 
 static void read_all(struct attack *a)
@@ -76,8 +95,8 @@ static void compose(struct attack *a)
 	else if (copy.body.n && memmem(copy.body.p, copy.body.n, a->mark, strlen(a->mark)))
 		attack_say(a, "files.compose", "client", ATTACK_ESCAPED, title, "it was copied");
 	else
-		attack_say(a, "files.compose", "client", ATTACK_REFUSED, title, "status %d",
-			answer.status);
+		attack_say(a, "files.compose", "client", attack_judge_file(r, &answer), title,
+			"status %d", answer.status);
 }
 
 /* ---- writing ---- */
@@ -90,18 +109,21 @@ static void write_switch(struct attack *a, const char *path, const char *harmles
 	struct err e = { 0 };
 	int r = attack_file(a, &a->attacker, "GET", path, STR_NONE, &was, &e);
 
+	if (a->api_port && access(path, F_OK) < 0) {
+		attack_say(a, "files.switches", "client", ATTACK_ABSENT, title,
+			"the host has no %s", path);
+		return;
+	}
+	if (r == 0 && !harmless && was.status != 200) { /* nothing to write that does no harm */
+		attack_say(a, "files.switches", "client", attack_judge_file(r, &was), title,
+			"%s: status %d", path, was.status);
+		return;
+	}
 	if (r == 0)
 		r = attack_file(a, &a->attacker, "POST", path,
 			harmless ? str_of(harmless) : was.body, &answer, &e);
-	if (r < 0)
-		attack_say(a, "files.switches", "client", ATTACK_INCONCLUSIVE, title, "%s: %s",
-			path, e.msg);
-	else if (answer.status / 100 == 2)
-		attack_say(a, "files.switches", "client", ATTACK_ESCAPED, title, "%s was written",
-			path);
-	else
-		attack_say(a, "files.switches", "client", ATTACK_REFUSED, title, "%s: status %d",
-			path, answer.status);
+	attack_say(a, "files.switches", "client", attack_judge_file(r, &answer), title,
+		"%s: status %d %.100s", path, answer.status, r < 0 ? e.msg : said(&answer));
 }
 
 static void write_runtime(struct attack *a, const char *path)
@@ -121,8 +143,8 @@ static void write_runtime(struct attack *a, const char *path)
 	else if (before.status == after.status && !str_eq(before.body, after.body))
 		attack_say(a, "files.runtime", "client", ATTACK_ESCAPED, title, "%s changed", path);
 	else
-		attack_say(a, "files.runtime", "client", ATTACK_REFUSED, title, "%s: status %d",
-			path, answer.status);
+		attack_say(a, "files.runtime", "client", attack_judge_file(r, &answer), title,
+			"%s: status %d %.120s", path, answer.status, said(&answer));
 }
 
 static bool digest_of(struct attack *a, const struct target *target, char ret[80])
@@ -136,7 +158,29 @@ static bool digest_of(struct attack *a, const struct target *target, char ret[80
 }
 
 /* A hard link shares the file, and the file is shared with every other sandbox: a copy must be made
- * before the first byte. Also by a shell as root, who may write it openly. */
+ * before the first byte. */
+static void write_hard_link(struct attack *a)
+{
+	static const char title[] = "change a file of the template by a hard link to it";
+	char before[80], after[80], own[80];
+	struct attack_answer answer = { 0 };
+	struct err e = { 0 };
+	bool knows = digest_of(a, &a->neighbour, before);
+	int r = attack_file(a, &a->attacker, "POST", HARD_LINK, STR("changed\n"), &answer, &e);
+
+	knows = knows && digest_of(a, &a->neighbour, after) && digest_of(a, &a->attacker, own);
+	if (!knows || r < 0 || answer.status != 200 || strcmp(own, before) == 0)
+		attack_say(a, "files.hard-links", "client", ATTACK_INCONCLUSIVE, title,
+			"the file could not be changed even for oneself: status %d %s",
+			answer.status, r < 0 ? e.msg : "");
+	else
+		attack_say(a, "files.hard-links", "client",
+			strcmp(before, after) == 0 ? ATTACK_CONTAINED : ATTACK_ESCAPED, title,
+			"the own copy is %.12s, the neighbour's %s %.12s", own,
+			strcmp(before, after) == 0 ? "is still" : "became", after);
+}
+
+/* The same openly, by the API and by a shell of root. */
 static void write_layer(struct attack *a)
 {
 	static const char title[] = "change the template's files for others";
@@ -146,8 +190,7 @@ static void write_layer(struct attack *a)
 	struct err e = { 0 };
 	bool knows = digest_of(a, &a->neighbour, before);
 
-	(void)attack_file(a, &a->attacker, "POST", "/tmp/a-hard", STR("changed\n"), &answer, &e);
-	(void)attack_file(a, &a->attacker, "POST", BASE_FILE, STR("changed\n"), &answer, &e);
+	(void)attack_file(a, &a->attacker, "POST", BASE_FILE, STR("changed again\n"), &answer, &e);
 	(void)attack_shell(a, &a->attacker, "root",
 		"echo changed >>" BASE_FILE "; chmod 600 /etc/debian_version;"
 		" truncate -s 0 /etc/services; rm -f /usr/bin/yes; mv /usr/bin/tac /usr/bin/yes",
@@ -169,6 +212,7 @@ static void write_layer(struct attack *a)
 static void touch_strange(struct attack *a, const char *method, const char *path)
 {
 	static const char title[] = "hang or flood the guest by pipes and devices";
+	static const int at_once[] = { 400, 403, 404, 500, 507, 0 }; /* the guest's own words */
 	struct attack_answer answer = { 0 };
 	struct err e = { 0 };
 	int64_t began_ms = time_now_ms();
@@ -186,8 +230,9 @@ static void touch_strange(struct attack *a, const char *method, const char *path
 		attack_say(a, "files.strange", "client", ATTACK_CONTAINED, title,
 			"%s %s: status %d", method, path, answer.status);
 	else
-		attack_say(a, "files.strange", "client", ATTACK_REFUSED, title, "%s %s: status %d",
-			method, path, answer.status);
+		attack_say(a, "files.strange", "client",
+			attack_judge_status(r, answer.status, at_once), title,
+			"%s %s: status %d %.120s", method, path, answer.status, said(&answer));
 }
 
 void attack_files(struct attack *a)
@@ -200,8 +245,8 @@ void attack_files(struct attack *a)
 	int r = attack_shell(a, &a->attacker, "root",
 		"cd /tmp; ln -sfn /proc/1/root a-root; ln -sfn ../../../../../.. a-dots;"
 		" ln -sfn . a-loop; ln -sfn /proc/self/cwd a-cwd; ln -sfn a-cycle a-cycle;"
-		" mkfifo -m 666 a-fifo; ln -f " BASE_FILE " a-hard || cp " BASE_FILE " a-hard;"
-		" mknod a-node c 1 1 2>/dev/null; python3 -c \"import socket;"
+		" mkfifo -m 666 a-fifo; ln -f " BASE_FILE " " HARD_LINK
+		" || exit 9; python3 -c \"import socket;"
 		"socket.socket(socket.AF_UNIX).bind('a-socket')\"",
 		&out, &e);
 
@@ -216,6 +261,7 @@ void attack_files(struct attack *a)
 	write_switch(a, "/proc/sys/kernel/modprobe", NULL);
 	write_runtime(a, "/proc/self/exe");
 	write_runtime(a, "/proc/1/exe");
+	write_hard_link(a);
 	write_layer(a);
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
 		touch_strange(a, "GET", strange[i]);
@@ -249,6 +295,11 @@ void attack_files(struct attack *a)
 	"if n == 'hard-up': put('h', tarfile.LNKTYPE, '../secret'); put('h', data=b'x')\n"     \
 	"if n == 'device': put('d', tarfile.CHRTYPE)\n"                                        \
 	"if n == 'setuid': put('s', mode=0o6755, data=b'x')\n"                                 \
+	"if n == 'tower': put('d/' * 4000 + 'x', data=b'x')\n"                                 \
+	"if n == 'huge':\n"                                                                    \
+	"    t = tarfile.TarInfo('h'); t.size = 1 << 62\n"                                     \
+	"    sys.stdout.buffer.write(t.tobuf(tarfile.GNU_FORMAT) + b'x' * 512)\n"              \
+	"    sys.exit(0)\n"                                                                    \
 	"out.close()\n"                                                                        \
 	"END\n"                                                                                \
 	"mv /usr/bin/tar /usr/bin/tar.real 2>/dev/null;"                                       \
@@ -258,39 +309,45 @@ void attack_files(struct attack *a)
 static void judge_archive(struct attack *a, const char *kind, const char *into, int r,
 	const struct err *why)
 {
-	static const char title[] = "write beside the directory that a sandbox is copied into";
+	bool is_bomb = strcmp(kind, "tower") == 0 || strcmp(kind, "huge") == 0;
+	const char *row = is_bomb ? "bombs.archive" : "archives.traversal";
+	const char *title = is_bomb ? "fill the machine that a sandbox is copied to"
+				    : "write beside the directory that a sandbox is copied into";
 	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
 	char path[CONFIG_VALUE + 32];
 	struct stat st;
 
 	(void)snprintf(path, sizeof path, "%s/escaped", a->bait);
 	if (lstat(path, &st) == 0) {
-		attack_say(a, "archives.traversal", "client", ATTACK_ESCAPED, title, "%s: %s", kind,
-			path);
+		attack_say(a, row, "client", ATTACK_ESCAPED, title, "%s: %s", kind, path);
 		(void)unlink(path);
 		return;
 	}
 	if (file_read(AT_FDCWD, a->secret, &text, NULL) < 0 || !str_is(buf_str(&text), a->mark)) {
-		attack_say(a, "archives.traversal", "client", ATTACK_ESCAPED, title,
+		attack_say(a, row, "client", ATTACK_ESCAPED, title,
 			"%s: a file outside was written", kind);
 		return;
 	}
 	(void)snprintf(path, sizeof path, "%s/d", into);
 	if (lstat(path, &st) == 0 && S_ISCHR(st.st_mode))
-		attack_say(a, "archives.traversal", "client", ATTACK_ESCAPED, title, "%s was made",
-			path);
+		attack_say(a, row, "client", ATTACK_ESCAPED, title, "%s was made", path);
 	(void)snprintf(path, sizeof path, "%s/s", into);
 	if (lstat(path, &st) == 0 && st.st_mode & 06000)
-		attack_say(a, "archives.traversal", "client", ATTACK_ESCAPED, title,
-			"%s is set-user-id on the host", path);
-	attack_say(a, "archives.traversal", "client", r < 0 ? ATTACK_REFUSED : ATTACK_CONTAINED,
+		attack_say(a, row, "client", ATTACK_ESCAPED, title, "%s is set-user-id on the host",
+			path);
+	/* -EPERM is our word for an entry that wants out, -EPROTO for one that makes no sense; and
+	 * what a hard link names is looked for in the directory. */
+	attack_say(a, row, "client",
+		r >= 0                                        ? ATTACK_CONTAINED
+		: r == -EPERM || r == -EPROTO || r == -ENOENT ? ATTACK_REFUSED
+							      : ATTACK_INCONCLUSIVE,
 		title, "%s: %s", kind, r < 0 ? why->msg : "nothing left the directory");
 }
 
 void attack_archives(struct attack *a)
 {
 	static const char *const kinds[] = { "up", "deep", "absolute", "link", "far", "over",
-		"hard", "hard-up", "device", "setuid" };
+		"hard", "hard-up", "device", "setuid", "tower", "huge" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && !attack_is_stopped(a); i++) {
 		CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);

@@ -1,5 +1,5 @@
 /* The host's side of it: what must look afterwards as it did before, and what must not have been
- * heard. And an address that is given to the next sandbox. */
+ * heard. */
 #include "cli/attack.h"
 
 #include <dirent.h>
@@ -11,7 +11,6 @@ enum {
 	TABLE_MAX = 16 << 20,
 	OUTPUT_MAX = 1 << 20,
 	SANDBOX_FIRST_UID = 0x70010000, /* block 0 is the server's own */
-	REUSE_TRIES = 12,
 };
 
 static const char *const programs[] = { "atoll", "atoll-warden", "atoll-guest", "atoll-probe" };
@@ -225,56 +224,4 @@ void attack_host_compare(struct attack *a, struct host_view *take_before)
 	compare_heard(a);
 	view_free(take_before);
 	view_free(now);
-}
-
-/* ---- an address that was another's ---- */
-
-static const char reuse_title[] = "have what belonged to the sandbox that had the address before";
-
-/* The old name and token must lead nowhere, however soon the address is given again. */
-static void judge_old_name(struct attack *a, const struct target *old, const char *what)
-{
-	struct attack_answer answer = { 0 };
-	struct err e = { 0 };
-	int r = attack_fetch(a, old, &(struct attack_request){ "GET", "/metrics", NULL, STR_NONE },
-		&answer, &e);
-
-	attack_say(a, "addresses.reuse", "client",
-		r < 0                      ? ATTACK_INCONCLUSIVE
-		: answer.status / 100 == 2 ? ATTACK_ESCAPED
-					   : ATTACK_REFUSED,
-		reuse_title, "%s; the old name gets status %d %s", what, answer.status, e.msg);
-}
-
-void attack_addresses(struct attack *a)
-{
-	struct target old = { 0 }, next = { 0 };
-	struct err e = { 0 };
-	char was[64] = "", is[64] = "", text[128];
-	bool again = false;
-	int r = cli_sandbox_make(a->cli, "base", 120, &old, &e);
-
-	if (r == 0)
-		r = attack_address(a, &old, was, &e);
-	if (r == 0)
-		r = cli_sandbox_remove(a->cli, old.id, &e);
-	for (int i = 0; r == 0 && i < REUSE_TRIES && !again; i++) {
-		r = cli_sandbox_make(a->cli, "base", 120, &next, &e);
-		if (r < 0)
-			break;
-		r = attack_address(a, &next, is, &e);
-		again = r == 0 && was[0] && strcmp(was, is) == 0;
-		if (again)
-			judge_old_name(a, &old, "the address is in use again");
-		(void)cli_sandbox_remove(a->cli, next.id, &e);
-	}
-	if (r < 0) {
-		attack_say(a, "addresses.reuse", "client", ATTACK_INCONCLUSIVE, reuse_title, "%s",
-			e.msg);
-		return;
-	}
-	(void)snprintf(text, sizeof text, "%s is not given again to any of the next %d",
-		was[0] ? was : "no address", REUSE_TRIES);
-	if (!again)
-		judge_old_name(a, &old, text);
 }

@@ -98,7 +98,8 @@ static void judge_bait(struct attack *a, const struct hostile *h)
 	struct dirent *entry;
 
 	while (dir && (entry = readdir(dir)))
-		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "secret") != 0)
+		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "secret") != 0 &&
+			strcmp(entry->d_name, "control") != 0)
 			attack_say(a, h->name, "client", ATTACK_ESCAPED, h->title,
 				"%.100s appeared on the host", entry->d_name);
 	if (dir)

@@ -3,6 +3,7 @@
 #include "cli/attack.h"
 #include "cli/cp.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 
@@ -11,6 +12,7 @@
 enum {
 	OUTPUT_MAX = 8 << 20,
 	ARGS_MAX = 96,
+	SURVEY_MAX = 16 << 10,
 };
 
 int attack_inside_prepare(struct attack *a, const struct target *target, struct err *e)
@@ -33,6 +35,22 @@ int attack_inside_prepare(struct attack *a, const struct target *target, struct 
 }
 
 /* ---- what the probe is told ---- */
+
+/* The probe itself says what it would look for: what is not here either cannot be refused. */
+void attack_survey(struct attack *a)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(SURVEY_MAX);
+	const char *const words[] = { "--survey", NULL };
+	char *list;
+
+	if (attack_run(a, a->probe, words, &out) < 0)
+		return;
+	list = arena_dup(a->cli->arena, str_trim(buf_str(&out)));
+	for (char *p = list; p && *p; p++)
+		if (*p == '\n')
+			*p = ':';
+	a->lacks = list;
+}
 
 struct words {
 	struct attack *attack;
@@ -80,10 +98,27 @@ static void add_scene(struct words *w)
 	add_option(w, "--path", a->scratch);
 	add_option(w, "--path", a->cli->config.data);
 	add_option(w, "--path", a->templates);
+	if (a->lacks) {
+		add_word(w, "--lacks");
+		add_word(w, a->lacks);
+	}
+	add_number(w, "--host-pid", a->canary.pid);
 	add_number(w, "--canary-port", a->canary.port);
 	add_number(w, "--api-port", a->api_port);
 	for (size_t i = 0; i < a->n_hosts; i++)
 		add_option(w, "--host", a->hosts[i]);
+}
+
+/* Between spaces; NULL: all of them. */
+static void add_families(struct words *w, const char *families)
+{
+	struct str rest = str_of(families ? families : ""), one;
+
+	while (families && str_split(&rest, ' ', &one)) {
+		add_word(w, "--family");
+		if (w->n + 1 < ARGS_MAX)
+			w->v[w->n++] = arena_dup(w->attack->cli->arena, one);
+	}
 }
 
 /* ---- what it says ---- */
@@ -104,7 +139,7 @@ static void take_line(struct attack *a, const struct attack_line *line, const ch
 	attack_say(a, name, as, line->verdict, title, "%.*s", STR_ARG(line->evidence));
 }
 
-static void take_lines(struct attack *a, struct str text, const char *as, const char *prefix)
+void attack_take_lines(struct attack *a, struct str text, const char *as, const char *prefix)
 {
 	struct str line;
 	int64_t n = 0, end = 0;
@@ -130,7 +165,7 @@ static void take_lines(struct attack *a, struct str text, const char *as, const 
 }
 
 void attack_inside(struct attack *a, const struct target *target, const char *user, bool tty,
-	const char *family, const char *prefix)
+	const char *families, const char *prefix)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	const char *as = tty ? "terminal" : user;
@@ -140,15 +175,14 @@ void attack_inside(struct attack *a, const struct target *target, const char *us
 	int r;
 
 	add_scene(&w);
-	if (family)
-		add_option(&w, "--family", family);
+	add_families(&w, families);
 	command.argv = w.v;
 	r = attack_exec(a, &command, &out, &e);
 	if (r < 0)
 		attack_say(a, prefix ? prefix : "inside", as, ATTACK_INCONCLUSIVE,
 			"run the probe in a sandbox", "%s", e.msg);
 	else
-		take_lines(a, buf_str(&out), as, prefix);
+		attack_take_lines(a, buf_str(&out), as, prefix);
 }
 
 /* ---- working directories and the runtime's program, by the API ---- */
@@ -169,7 +203,10 @@ static void try_directory(struct attack *a, const char *cwd, const char *user)
 	command.argv = w.v;
 	r = attack_exec(a, &command, &out, &e);
 	if (r < 0) {
-		attack_say(a, "descriptors.directory", user, ATTACK_REFUSED,
+		/* The guest's own word: no such directory, or none that may be entered. */
+		attack_say(a, "descriptors.directory", user,
+			r == -EBADMSG || r == -ENOENT || r == -EACCES ? ATTACK_REFUSED
+								      : ATTACK_INCONCLUSIVE,
 			"start in a directory behind the guest's descriptors", "%s: %s", cwd,
 			e.msg);
 		return;
@@ -209,6 +246,22 @@ static int start_guest_again(struct attack *a, struct err *e)
 	return attack_dial(a, buf_str(&request), e);
 }
 
+/* It is not there: the stream must say that it was not started, or that it ended, and how. */
+static void judge_refusal(struct attack *a, int fd, const char *title)
+{
+	char text[2048] = "";
+	ssize_t n = recv(fd, text, sizeof text - 1, MSG_DONTWAIT);
+	bool ended;
+
+	for (ssize_t i = 0; i < n; i++)
+		if (text[i] == '\0')
+			text[i] = ' ';
+	ended = strstr(text, "\"end\"") || strstr(text, "\"error\"");
+	attack_say(a, "descriptors.reexecute", "root", ended ? ATTACK_REFUSED : ATTACK_INCONCLUSIVE,
+		title, "the guest's program does not run a second time: %.120s",
+		ended ? strchr(text, '{') : "and nobody says why");
+}
+
 static void write_guest(struct attack *a)
 {
 	static const char title[] = "have the guest execute itself, and write that program";
@@ -223,15 +276,16 @@ static void write_guest(struct attack *a)
 		return;
 	}
 	r = attack_shell(a, &a->attacker, "root",
-		"for i in $(seq 40); do readlink /proc/[0-9]*/exe | grep -q memfd && exit 0;"
+		"for i in $(seq 40); do for p in /proc/[0-9]*; do [ $p = /proc/1 ] && continue;"
+		" { readlink $p/exe; cat $p/comm; } 2>/dev/null | grep -q -e memfd -e ^exe$ &&"
+		" exit 0; done;"
 		" sleep 0.05; done; exit 1",
 		&out, &e);
 	if (r < 0) {
 		attack_say(a, "descriptors.reexecute", "root", ATTACK_INCONCLUSIVE, title, "%s",
 			e.msg);
 	} else if (r > 0) {
-		attack_say(a, "descriptors.reexecute", "root", ATTACK_REFUSED, title,
-			"the guest's program does not run a second time");
+		judge_refusal(a, fd, title);
 	} else {
 		size_t from = a->n;
 
@@ -240,8 +294,9 @@ static void write_guest(struct attack *a)
 		attack_fold(a, from, "descriptors.reexecute", "root", title);
 	}
 	(void)attack_shell(a, &a->attacker, "root",
-		"for p in /proc/[0-9]*; do readlink $p/exe | grep -q memfd && kill ${p#/proc/}; "
-		"done",
+		"for p in /proc/[0-9]*; do [ $p = /proc/1 ] || ! { readlink $p/exe; cat $p/comm; } "
+		"|"
+		" grep -q -e memfd -e ^exe$ || kill ${p#/proc/}; done 2>/dev/null",
 		&out, &e);
 }
 

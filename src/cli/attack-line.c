@@ -2,7 +2,9 @@
 
 static int verdict_of(struct str word, enum attack_verdict *ret)
 {
-	if (str_is(word, "refused"))
+	if (str_is(word, "absent"))
+		*ret = ATTACK_ABSENT;
+	else if (str_is(word, "refused"))
 		*ret = ATTACK_REFUSED;
 	else if (str_is(word, "contained"))
 		*ret = ATTACK_CONTAINED;

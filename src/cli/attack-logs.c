@@ -2,10 +2,6 @@
  * server's log where it is ours. */
 #include "cli/attack.h"
 
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-
 enum {
 	OUTPUT_MAX = 4 << 20,
 	LOG_MAX = 64 << 20,
@@ -14,47 +10,6 @@ enum {
 
 #define ESCAPE "\033]0;owned\007\033[31mred\033[0m"
 static const char title[] = "bring terminal escapes into logs and listings";
-
-/* Both streams of one run of this very program. */
-static int run_self(struct attack *a, const char *const *words, struct buf *out)
-{
-	char *argv[WORDS_MAX + 1] = { NULL };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attributes;
-	sigset_t none;
-	int pipe_fds[2], status = 0, r;
-	size_t n = 0;
-	pid_t pid;
-
-	argv[n++] = arena_dup(a->cli->arena, STR("atoll"));
-	for (; *words && n < WORDS_MAX - 2; words++)
-		argv[n++] = arena_dup(a->cli->arena, str_of(*words));
-	if (a->cli->config.data[0]) { /* else the environment says which server it is */
-		argv[n++] = arena_dup(a->cli->arena, STR("--data"));
-		argv[n++] = arena_dup(a->cli->arena, str_of(a->cli->config.data));
-	}
-	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
-		return -errno;
-	(void)sigemptyset(&none);
-	(void)posix_spawn_file_actions_init(&files);
-	(void)posix_spawn_file_actions_adddup2(&files, pipe_fds[1], STDOUT_FILENO);
-	(void)posix_spawn_file_actions_adddup2(&files, pipe_fds[1], STDERR_FILENO);
-	(void)posix_spawnattr_init(&attributes);
-	(void)posix_spawnattr_setsigmask(&attributes, &none);
-	(void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-	r = posix_spawn(&pid, "/proc/self/exe", &files, &attributes, argv, environ);
-	(void)posix_spawnattr_destroy(&attributes);
-	(void)posix_spawn_file_actions_destroy(&files);
-	(void)close(pipe_fds[1]);
-	if (r == 0) {
-		r = fd_read_all(pipe_fds[0], out);
-		(void)waitpid(pid, &status, 0);
-	} else {
-		r = -r;
-	}
-	(void)close(pipe_fds[0]);
-	return r;
-}
 
 static bool has_escapes(struct str text)
 {
@@ -78,9 +33,16 @@ static void judge(struct attack *a, const char *where, int r, const struct buf *
 static void judge_command(struct attack *a, const char *where, const char *const *words)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
-	int r = run_self(a, words, &out);
+	const char *all[WORDS_MAX + 1] = { NULL };
+	size_t n = 0;
 
-	judge(a, where, r, &out);
+	for (; words[n] && n < WORDS_MAX - 2; n++)
+		all[n] = words[n];
+	if (a->cli->config.data[0]) { /* else the environment says which server it is */
+		all[n++] = "--data";
+		all[n++] = a->cli->config.data;
+	}
+	judge(a, where, attack_run(a, "/proc/self/exe", all, &out), &out);
 }
 
 /* Wherever a text of ours may be repeated: names, targets, headers, metadata. */

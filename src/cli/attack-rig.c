@@ -23,6 +23,9 @@ enum {
 	METADATA_ADDRESS = 0xa9fea9fe, /* 169.254.169.254 */
 };
 
+/* 31 sandboxes: addresses are soon used again (attack-addresses.c). */
+#define SMALL_NETWORK "10.199.0.0/26"
+
 static int set_up_network(struct err *e)
 {
 	cleanup_close int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -110,9 +113,10 @@ static _Noreturn void become_server(const struct attack *a, uint16_t port)
 	char data[CONFIG_VALUE + 16], listen_at[32], templates[CONFIG_VALUE];
 	char name[] = "atoll", serve[] = "serve", data_flag[] = "--data",
 	     listen_flag[] = "--listen", cache_flag[] = "--template-cache",
-	     stop_flag[] = "--stop-sandboxes", pool_flag[] = "--pool", pool[] = "4";
+	     stop_flag[] = "--stop-sandboxes", pool_flag[] = "--pool", pool[] = "4",
+	     network_flag[] = "--network", network[] = SMALL_NETWORK;
 	char *const argv[] = { name, serve, data_flag, data, listen_flag, listen_at, cache_flag,
-		templates, pool_flag, pool, stop_flag, NULL };
+		templates, pool_flag, pool, network_flag, network, stop_flag, NULL };
 	int fd = open(a->rig.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
 	(void)snprintf(data, sizeof data, "%s/data", a->scratch);

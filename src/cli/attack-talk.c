@@ -4,14 +4,18 @@
 
 #include <netdb.h>
 #include <poll.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 enum {
 	ANSWER_MAX = 4 << 20,
 	OUTPUT_MAX = 4 << 20,
 	EXEC_MS = 180 * 1000,
 	FETCH_MS = 30 * 1000,
+	WORDS_MAX = 16,
 };
 
 /* ---- over the client ---- */
@@ -93,6 +97,11 @@ static const char *with_runtime(struct attack *a, const char *json)
 
 int attack_create(struct attack *a, const char *json, struct target *ret, struct err *e)
 {
+	return attack_create_local(a, with_runtime(a, json), ret, e);
+}
+
+int attack_create_local(struct attack *a, const char *json, struct target *ret, struct err *e)
+{
 	struct made {
 		struct str id;
 	} made = { 0 };
@@ -103,7 +112,7 @@ int attack_create(struct attack *a, const char *json, struct target *ret, struct
 		JSON_SHAPE(struct made, fields, .ignore_unknown = true);
 	const struct api_request request = { .method = "POST",
 		.path = "/v2/sandboxes",
-		.body = str_of(with_runtime(a, json)) };
+		.body = str_of(json) };
 	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_api_call(a->cli, &request, &reply, e);
@@ -184,6 +193,48 @@ int attack_raw(struct attack *a, struct str bytes, int64_t wait_ms, struct buf *
 		at[n] = '\0';
 	}
 	return 0;
+}
+
+/* ---- programs of this machine ---- */
+
+static int spawn(const char *program, char *const *argv, int out_fd, pid_t *ret)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	int r;
+
+	(void)sigemptyset(&none);
+	(void)posix_spawn_file_actions_init(&files);
+	(void)posix_spawn_file_actions_adddup2(&files, out_fd, STDOUT_FILENO);
+	(void)posix_spawn_file_actions_adddup2(&files, out_fd, STDERR_FILENO);
+	(void)posix_spawnattr_init(&attributes);
+	(void)posix_spawnattr_setsigmask(&attributes, &none);
+	(void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+	r = posix_spawn(ret, program, &files, &attributes, argv, environ);
+	(void)posix_spawnattr_destroy(&attributes);
+	(void)posix_spawn_file_actions_destroy(&files);
+	return -r;
+}
+
+int attack_run(struct attack *a, const char *program, const char *const *words, struct buf *out)
+{
+	char *argv[WORDS_MAX + 2] = { arena_dup(a->cli->arena, str_of(program)) };
+	int pipe_fds[2], r;
+	pid_t pid = 0;
+
+	for (size_t n = 0; words[n] && n < WORDS_MAX; n++)
+		argv[n + 1] = arena_dup(a->cli->arena, str_of(words[n]));
+	if (pipe2(pipe_fds, O_CLOEXEC) < 0)
+		return -errno;
+	r = spawn(program, argv, pipe_fds[1], &pid);
+	(void)close(pipe_fds[1]);
+	if (r == 0) {
+		r = fd_read_all(pipe_fds[0], out);
+		(void)waitpid(pid, NULL, 0);
+	}
+	(void)close(pipe_fds[0]);
+	return r;
 }
 
 /* ---- commands ---- */

@@ -5,12 +5,14 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum {
 	BOMB_BYTES = 512 << 20,
 	BOMB_STEP = 1 << 20,
 	PACKED_MAX = 8 << 20,
+	START_POLL_US = 20 * 1000,
 };
 
 static void plant_devices(const char *rootfs)
@@ -58,16 +60,71 @@ static const struct hostile all[] = {
 		NULL, false },
 };
 
+/* ---- what a start command is born with ---- */
+
+/* The probe is the only shell there is. */
+static void plant_shell(const char *rootfs)
+{
+	char path[HOSTILE_PATH], probe[HOSTILE_PATH];
+
+	(void)snprintf(path, sizeof path, "%.560s/bin", rootfs);
+	(void)mkdir(path, 0755);
+	(void)snprintf(path, sizeof path, "%.560s/bin/bash", rootfs);
+	(void)snprintf(probe, sizeof probe, "%.560s/tmp/atoll-probe", rootfs);
+	(void)!link(probe, path);
+}
+
+static bool read_start(struct attack *a, const struct target *target, struct str *ret)
+{
+	int64_t until_ms = time_now_ms() + ATTACK_WAIT_MS;
+
+	while (time_now_ms() < until_ms) {
+		struct attack_answer answer = { 0 };
+		struct err e = { 0 };
+
+		if (attack_file(a, target, "GET", "/tmp/atoll-probe-start", STR_NONE, &answer,
+			    &e) == 0 &&
+			answer.status == 200 && memmem(answer.body.p, answer.body.n, "end\t", 4)) {
+			*ret = answer.body;
+			return true;
+		}
+		(void)usleep(START_POLL_US);
+	}
+	return false;
+}
+
+static void try_start(struct attack *a)
+{
+	static const struct hostile h = { "descriptors.start",
+		"find a descriptor that leaked to the start command", NULL, NULL,
+		"workdir = \"/tmp\"\nstart = \"fds\"\n", plant_shell, false };
+	struct target target = { 0 };
+	struct str lines;
+	struct err e = { 0 };
+	int r = hostile_start(a, &h, "", &target, &e);
+
+	if (r < 0 || !read_start(a, &target, &lines)) {
+		attack_say(a, h.name, "root", ATTACK_INCONCLUSIVE, h.title, "%s",
+			r < 0 ? e.msg : "the start command says nothing");
+	} else {
+		size_t from = a->n;
+
+		attack_take_lines(a, lines, "root", "start-");
+		attack_fold(a, from, h.name, "root", h.title);
+	}
+	if (target.id[0])
+		(void)cli_sandbox_remove(a->cli, target.id, &e);
+	hostile_remove(a, &h);
+}
+
 /* ---- trying it ---- */
 
 static void probe_inside(struct attack *a, const struct hostile *h, const struct target *target)
 {
-	static const char *const families[] = { "mounts", "fds", "files", "devices", "neighbours" };
 	size_t from = a->n;
 	char evidence[ATTACK_TEXT];
 
-	for (size_t i = 0; i < ARRAY_SIZE(families); i++)
-		attack_inside(a, target, "root", false, families[i], "hostile-");
+	attack_inside(a, target, "root", false, "mounts fds files devices neighbours", "hostile-");
 	if (h->has_no_users && a->n == from + 1 && a->rows[from].verdict == ATTACK_INCONCLUSIVE) {
 		memcpy(evidence, a->rows[from].evidence, sizeof evidence);
 		a->n = from;
@@ -86,8 +143,8 @@ static void try_template(struct attack *a, const struct hostile *h)
 
 	if (r < 0)
 		attack_say(a, h->name, "client",
-			r == -EUCLEAN || h == &all[0] ? ATTACK_INCONCLUSIVE : ATTACK_REFUSED,
-			h->title, "%s", e.msg);
+			h == &all[0] ? ATTACK_INCONCLUSIVE : attack_judge_code(r), h->title, "%s",
+			e.msg);
 	else
 		probe_inside(a, h, &target);
 	if (target.id[0])
@@ -96,6 +153,8 @@ static void try_template(struct attack *a, const struct hostile *h)
 }
 
 /* ---- bombs ---- */
+
+static const int no_room[] = { 507, 413, 0 };
 
 static int pack_zeroes(struct buf *out)
 {
@@ -144,8 +203,9 @@ static void throw_bomb(struct attack *a, const struct target *target)
 	if (!attack_is_alive(a, target))
 		attack_say(a, "bombs.gzip", "client", ATTACK_ESCAPED, title,
 			"the guest does not answer any more: %s", e.msg);
-	else if (r < 0)
-		attack_say(a, "bombs.gzip", "client", ATTACK_INCONCLUSIVE, title, "%s", e.msg);
+	else if (attack_judge_status(r, answer.status, no_room) == ATTACK_INCONCLUSIVE)
+		attack_say(a, "bombs.gzip", "client", ATTACK_INCONCLUSIVE, title, "status %d %s",
+			answer.status, e.msg);
 	else if (answer.status / 100 == 2)
 		attack_say(a, "bombs.gzip", "client", ATTACK_ESCAPED, title,
 			"%d MiB fit on a disk of %d", BOMB_BYTES >> 20, HOSTILE_DISK_MB);
@@ -170,7 +230,10 @@ static void fill_disk(struct attack *a, const struct target *target)
 	if (!attack_is_alive(a, target))
 		attack_say(a, "bombs.upload", "client", ATTACK_ESCAPED, title,
 			"the guest does not answer any more: %s", e.msg);
-	else if (r == 0 && answer.status / 100 == 2)
+	else if (attack_judge_status(r, answer.status, no_room) == ATTACK_INCONCLUSIVE)
+		attack_say(a, "bombs.upload", "client", ATTACK_INCONCLUSIVE, title, "status %d %s",
+			answer.status, e.msg);
+	else if (answer.status / 100 == 2)
 		attack_say(a, "bombs.upload", "client", ATTACK_ESCAPED, title,
 			"%zu MiB fit on a disk of %d", size >> 20, HOSTILE_DISK_MB);
 	else
@@ -209,5 +272,6 @@ void attack_templates(struct attack *a)
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(all) && !attack_is_stopped(a); i++)
 		try_template(a, &all[i]);
+	try_start(a);
 	try_bombs(a);
 }

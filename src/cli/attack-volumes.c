@@ -7,17 +7,13 @@
 
 enum {
 	OUTPUT_MAX = 1 << 20,
-	ID_SIZE = 128,
-	TOKEN_SIZE = 2048,
 	LIFE_S = 120,
+	NO_RIGHTS = 77,          /* exit status of what was not permitted */
 	SERVER_UID = 0x70000000, /* what 0 on a volume is on disk */
 };
 
-struct volume {
-	char id[ID_SIZE], name[ID_SIZE], authorization[TOKEN_SIZE];
-};
-
-static int make_volume(struct attack *a, struct volume *ret, struct err *e)
+int attack_volume_make(struct attack *a, const char *suffix, struct attack_volume *ret,
+	struct err *e)
 {
 	struct made {
 		struct str id, name, token;
@@ -33,7 +29,8 @@ static int make_volume(struct attack *a, struct volume *ret, struct err *e)
 	struct api_reply reply;
 	int r;
 
-	request.body = str_of(arena_printf(a->cli->arena, "{\"name\":\"attack-%s\"}", a->mark));
+	request.body =
+		str_of(arena_printf(a->cli->arena, "{\"name\":\"attack-%s-%s\"}", a->mark, suffix));
 	r = cli_api_call(a->cli, &request, &reply, e);
 	if (r == 0)
 		r = json_decode(a->cli->arena, reply.body, &shape, &made, e);
@@ -46,25 +43,29 @@ static int make_volume(struct attack *a, struct volume *ret, struct err *e)
 	return 0;
 }
 
-static void remove_volume(struct attack *a, const struct volume *v)
+void attack_volume_remove(struct attack *a, const struct attack_volume *v)
 {
 	struct api_request request = { .method = "DELETE" };
 	struct api_reply reply;
 
+	if (!v->id[0])
+		return;
 	request.path = arena_printf(a->cli->arena, "/volumes/%s", v->id);
 	(void)cli_api_call(a->cli, &request, &reply, &(struct err){ 0 });
 }
 
-static const char *mount_json(struct attack *a, const struct volume *v, const char *path)
+static const char *mount_json(struct attack *a, const struct attack_volume *v, const char *path)
 {
 	return arena_printf(a->cli->arena, ",\"volumeMounts\":[{\"name\":\"%s\",\"path\":\"%s\"}]",
 		v->name, path);
 }
 
-static int start_with(struct attack *a, const struct volume *v, const char *path,
-	struct target *ret, struct err *e)
+typedef int (*create_fn)(struct attack *a, const char *json, struct target *ret, struct err *e);
+
+static int start_with(struct attack *a, create_fn create, const struct attack_volume *v,
+	const char *path, struct target *ret, struct err *e)
 {
-	return attack_create(a,
+	return create(a,
 		arena_printf(a->cli->arena, "{\"templateID\":\"base\",\"timeout\":%d%s}", LIFE_S,
 			mount_json(a, v, path)),
 		ret, e);
@@ -82,9 +83,11 @@ static void try_power(struct attack *a, const struct target *planter, const stru
 			"cp /usr/bin/id /data/id && chmod 6755 /data/id",
 			"echo =$(/data/id -u)= =$(/data/id -g)=", "=0=" },
 		{ "volumes.capabilities", "gain power by file capabilities on a volume",
-			"cp /bin/cat /data/cat && python3 -c \"import os,struct;"
-			"os.setxattr('/data/cat','security.capability',"
-			"struct.pack('<5I',0x02000001,0x2000,0,0,0))\"",
+			"cp /bin/cat /data/cat && python3 -c \"import os,struct,sys\n"
+			"try:\n"
+			"    os.setxattr('/data/cat','security.capability',"
+			"struct.pack('<5I',0x02000001,0x2000,0,0,0))\n"
+			"except PermissionError: sys.exit(77)\"",
 			"/data/cat /proc/self/status | grep CapEff", "2000" },
 	};
 
@@ -95,24 +98,27 @@ static void try_power(struct attack *a, const struct target *planter, const stru
 		int r = attack_shell(a, planter, "root", ways[i].plant, &out, &e);
 
 		if (r != 0) {
-			attack_say(a, ways[i].name, "root", ATTACK_REFUSED, ways[i].title,
-				"it cannot even be left there (exit status %d) %s", r, e.msg);
+			attack_say(a, ways[i].name, "root",
+				r == NO_RIGHTS ? ATTACK_REFUSED : ATTACK_INCONCLUSIVE,
+				ways[i].title, "it cannot even be left there (exit status %d) %s",
+				r, e.msg);
 			continue;
 		}
 		r = attack_shell(a, victim, "user", ways[i].use, &used, &e);
 		attack_say(a, ways[i].name, "user",
-			used.n == 0 ? r == 0 ? ATTACK_INCONCLUSIVE : ATTACK_REFUSED
+			r != 0 || used.n == 0            ? ATTACK_INCONCLUSIVE
 			: strstr(used.p, ways[i].gained) ? ATTACK_ESCAPED
 							 : ATTACK_CONTAINED,
-			ways[i].title, "it runs with: %s %s", buf_str(&used).p, e.msg);
+			ways[i].title, "it runs (exit status %d) with: %s %s", r, buf_str(&used).p,
+			e.msg);
 	}
 }
 
 /* On the host's disk nothing may belong to anybody but the server's own users. */
-static void look_on_disk(struct attack *a, const struct volume *v)
+static void look_on_disk(struct attack *a, const struct attack_volume *v)
 {
 	static const char title[] = "leave a file of the host's root on its disk";
-	char path[HOSTILE_PATH + ID_SIZE];
+	char path[HOSTILE_PATH + VOLUME_ID];
 	struct stat st;
 
 	if (!a->cli->config.data[0] || geteuid() != 0)
@@ -129,8 +135,8 @@ static void look_on_disk(struct attack *a, const struct volume *v)
 
 /* ---- the content by the API ---- */
 
-static int content(struct attack *a, const struct volume *v, const char *method, const char *kind,
-	const char *path, struct attack_answer *ret, struct err *e)
+static int content(struct attack *a, const struct attack_volume *v, const char *method,
+	const char *kind, const char *path, struct attack_answer *ret, struct err *e)
 {
 	CLEANUP(buf_done) struct buf query = BUF_INIT(16 << 10);
 	const char *const headers[] = { v->authorization, "Content-Type: application/octet-stream",
@@ -147,8 +153,12 @@ static int content(struct attack *a, const struct volume *v, const char *method,
 	return request.path ? attack_fetch(a, NULL, &request, ret, e) : -ENOMEM;
 }
 
+/* Nothing there, nothing of that kind, or not to be followed. */
+static const int no_way[] = { 400, 403, 404, 409, 0 };
+
 /* Through links that a sandbox left in the volume: the server can read the secret, and must not. */
-static void follow_links(struct attack *a, const struct volume *v, const struct target *planter)
+static void follow_links(struct attack *a, const struct attack_volume *v,
+	const struct target *planter)
 {
 	static const char title[] = "read or write files of the host by links on a volume";
 	static const struct {
@@ -162,25 +172,31 @@ static void follow_links(struct attack *a, const struct volume *v, const struct 
 	struct err e = { 0 };
 	char escape[HOSTILE_PATH];
 	struct stat st;
+	int r;
 
 	(void)snprintf(escape, sizeof escape, "%s/escaped", a->bait);
-	(void)attack_shell(a, planter, "root",
+	r = attack_shell(a, planter, "root",
 		arena_printf(a->cli->arena,
-			"cd /data; ln -sfn %s far; ln -sfn %s secret; ln -sfn /proc/self proc;"
-			" ln -sfn %s/escaped new",
+			"cd /data && ln -sfn %s far && ln -sfn %s secret &&"
+			" ln -sfn /proc/self proc && ln -sfn %s/escaped new",
 			a->bait, a->secret, a->bait),
 		&out, &e);
+	if (r != 0)
+		attack_say(a, "volumes.links", "client", ATTACK_INCONCLUSIVE, title,
+			"the links cannot be left there (exit status %d) %s", r, e.msg);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		struct attack_answer answer = { 0 };
-		int r = content(a, v, calls[i].method, calls[i].kind, calls[i].path, &answer, &e);
-		bool got =
-			answer.body.n && memmem(answer.body.p, answer.body.n, a->mark, ATTACK_MARK);
-		bool wrote = lstat(escape, &st) == 0;
+		bool got, wrote;
 
+		r = content(a, v, calls[i].method, calls[i].kind, calls[i].path, &answer, &e);
+		got = answer.body.n && memmem(answer.body.p, answer.body.n, a->mark, ATTACK_MARK);
+		wrote = lstat(escape, &st) == 0;
+
+		/* What is there is a link: to be looked at and removed, but not to be followed. */
 		attack_say(a, "volumes.links", "client",
-			r < 0          ? ATTACK_INCONCLUSIVE
-			: got || wrote ? ATTACK_ESCAPED
-				       : ATTACK_REFUSED,
+			got || wrote               ? ATTACK_ESCAPED
+			: answer.status / 100 == 2 ? ATTACK_CONTAINED
+						   : attack_judge_status(r, answer.status, no_way),
 			title, "%s %s %s: status %d %s", calls[i].method, calls[i].kind,
 			calls[i].path, answer.status, r < 0 ? e.msg : "");
 		(void)unlink(escape);
@@ -192,7 +208,8 @@ static void follow_links(struct attack *a, const struct volume *v, const struct 
 }
 
 /* Pipes, sockets and endless trees: the server reads volumes itself, and serves everybody. */
-static void hang_server(struct attack *a, const struct volume *v, const struct target *planter)
+static void hang_server(struct attack *a, const struct attack_volume *v,
+	const struct target *planter)
 {
 	static const char title[] = "hang the server by pipes and sockets on a volume";
 	static const char *const paths[] = { "/fifo", "/socket", "/loop", "/loop/loop/loop" };
@@ -202,10 +219,13 @@ static void hang_server(struct attack *a, const struct volume *v, const struct t
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
 	struct err e = { 0 };
 
-	(void)attack_shell(a, planter, "root",
-		"cd /data; mkfifo -m 666 fifo; ln -sfn . loop; python3 -c \"import socket;"
-		"socket.socket(socket.AF_UNIX).bind('socket')\"; chmod 666 socket",
-		&out, &e);
+	if (attack_shell(a, planter, "root",
+		    "cd /data && mkfifo -m 666 fifo && ln -sfn . loop && python3 -c "
+		    "\"import socket;socket.socket(socket.AF_UNIX).bind('socket')\" && "
+		    "chmod 666 socket",
+		    &out, &e) != 0)
+		attack_say(a, "volumes.strange", "client", ATTACK_INCONCLUSIVE, title,
+			"they cannot be left there: %s", e.msg);
 	for (size_t i = 0; i < ARRAY_SIZE(paths) * ARRAY_SIZE(calls); i++) {
 		const char *path = paths[i / ARRAY_SIZE(calls)];
 		const char *method = calls[i % ARRAY_SIZE(calls)].method;
@@ -215,9 +235,9 @@ static void hang_server(struct attack *a, const struct volume *v, const struct t
 		bool slow = time_now_ms() - began_ms > ATTACK_WAIT_MS;
 
 		attack_say(a, "volumes.strange", "client",
-			slow    ? ATTACK_ESCAPED
-			: r < 0 ? ATTACK_INCONCLUSIVE
-				: ATTACK_REFUSED,
+			slow                       ? ATTACK_ESCAPED
+			: answer.status / 100 == 2 ? ATTACK_CONTAINED
+						   : attack_judge_status(r, answer.status, no_way),
 			title, "%s %s: status %d %s", method, path, answer.status,
 			slow    ? "after far too long"
 			: r < 0 ? e.msg
@@ -229,7 +249,7 @@ static void hang_server(struct attack *a, const struct volume *v, const struct t
 
 static const char target_title[] = "have a volume mounted elsewhere by a symbolic link";
 
-static void try_targets(struct attack *a, const struct volume *v)
+static void try_targets(struct attack *a, const struct attack_volume *v)
 {
 	static const struct {
 		struct hostile template;
@@ -264,8 +284,7 @@ static void try_targets(struct attack *a, const struct volume *v)
 				target_title, "%s: it starts, and /proc is %s", traps[i].path,
 				str_is(comm.body, "atoll-guest\n") ? "its own" : "covered");
 		else
-			attack_say(a, h->name, "client",
-				r == -EUCLEAN ? ATTACK_INCONCLUSIVE : ATTACK_REFUSED, target_title,
+			attack_say(a, h->name, "client", attack_judge_code(r), target_title,
 				"%s: %s", traps[i].path, e.msg);
 		if (target.id[0])
 			(void)cli_sandbox_remove(a->cli, target.id, &e);
@@ -273,9 +292,8 @@ static void try_targets(struct attack *a, const struct volume *v)
 	}
 }
 
-/* Nothing of a sandbox runs while it is mounted, so the race is over before it begins: what can be
- * changed is what is found there the next time, after a pause to disk. */
-static void change_target(struct attack *a, const struct volume *v)
+/* What is found there the next time, after a pause to disk. attack-races.c changes it meanwhile. */
+static void change_target(struct attack *a, const struct attack_volume *v)
 {
 	static const char title[] = "change where a volume is mounted between two starts";
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
@@ -285,7 +303,7 @@ static void change_target(struct attack *a, const struct volume *v)
 	struct err e = { 0 };
 	char path[HOSTILE_PATH];
 	struct stat st;
-	int r = start_with(a, v, "/deep/er/data", &target, &e);
+	int r = start_with(a, attack_create, v, "/deep/er/data", &target, &e);
 
 	if (r == 0)
 		r = attack_shell(a, &target, "root",
@@ -302,7 +320,7 @@ static void change_target(struct attack *a, const struct volume *v)
 		(void)snprintf(path, sizeof path, "%s/er", a->bait);
 		attack_say(a, "volumes.target-changed", "client",
 			lstat(path, &st) == 0 ? ATTACK_ESCAPED
-			: r < 0               ? ATTACK_REFUSED
+			: r < 0               ? attack_judge_code(r)
 					      : ATTACK_CONTAINED,
 			title, "%s",
 			r < 0 ? e.msg : "it starts again, and nothing appeared on the host");
@@ -314,14 +332,14 @@ static void change_target(struct attack *a, const struct volume *v)
 void attack_volumes(struct attack *a)
 {
 	struct target planter = { 0 }, victim = { 0 };
-	struct volume v = { 0 };
+	struct attack_volume v = { 0 };
 	struct err e = { 0 };
-	int r = make_volume(a, &v, &e);
+	int r = attack_volume_make(a, "shared", &v, &e);
 
 	if (r == 0)
-		r = start_with(a, &v, "/data", &planter, &e);
+		r = start_with(a, attack_create_local, &v, "/data", &planter, &e);
 	if (r == 0)
-		r = start_with(a, &v, "/data", &victim, &e);
+		r = start_with(a, attack_create, &v, "/data", &victim, &e);
 	if (r < 0) {
 		attack_say(a, "volumes.set-user-id", "user", ATTACK_INCONCLUSIVE,
 			"share a volume between two sandboxes", "%s", e.msg);
@@ -338,6 +356,5 @@ void attack_volumes(struct attack *a)
 		(void)cli_sandbox_remove(a->cli, planter.id, &e);
 	if (victim.id[0])
 		(void)cli_sandbox_remove(a->cli, victim.id, &e);
-	if (v.id[0])
-		remove_volume(a, &v);
+	attack_volume_remove(a, &v);
 }

@@ -11,6 +11,7 @@ static const struct {
 	const char *name;
 	enum out_style style;
 } shown[] = {
+	[ATTACK_ABSENT] = { "absent", OUT_DIM },
 	[ATTACK_REFUSED] = { "refused", OUT_GREEN },
 	[ATTACK_CONTAINED] = { "contained", OUT_GREEN },
 	[ATTACK_INCONCLUSIVE] = { "inconclusive", OUT_YELLOW },
@@ -66,16 +67,32 @@ void attack_say(struct attack *a, const char *name, const char *as, enum attack_
 
 void attack_fold(struct attack *a, size_t from, const char *name, const char *as, const char *title)
 {
-	struct attack_row worst = { .verdict = ATTACK_REFUSED };
+	struct attack_row worst = { .verdict = ATTACK_ABSENT };
 	size_t n = a->n - from;
 
 	for (size_t i = from; i < a->n; i++)
 		if (a->rows[i].verdict >= worst.verdict)
 			worst = a->rows[i];
 	a->n = from;
-	attack_say(a, name, as, worst.verdict == ATTACK_REFUSED ? ATTACK_CONTAINED : worst.verdict,
-		title, "of %zu attempts the furthest is %.80s: %.120s", n, worst.name,
-		worst.evidence);
+	attack_say(a, name, as, MAX(worst.verdict, ATTACK_CONTAINED), title,
+		"of %zu attempts the furthest is %.80s: %.120s", n, worst.name, worst.evidence);
+}
+
+enum attack_verdict attack_judge_status(int r, int status, const int *right)
+{
+	if (r < 0)
+		return ATTACK_INCONCLUSIVE;
+	if (status / 100 == 2)
+		return ATTACK_ESCAPED;
+	for (; *right; right++)
+		if (status == *right)
+			return ATTACK_REFUSED;
+	return ATTACK_INCONCLUSIVE;
+}
+
+enum attack_verdict attack_judge_code(int r)
+{
+	return r == -EBADMSG ? ATTACK_REFUSED : ATTACK_INCONCLUSIVE;
 }
 
 bool attack_is_stopped(const struct attack *a)
@@ -136,8 +153,10 @@ static void tell_lines(const struct attack *a)
 				shown[row->verdict].name, out_color(out->stdout_color, OUT_PLAIN),
 				row->name, row->as, row->title, 13, "", row->evidence);
 	}
-	out_line(out, "%zu attempts: %zu refused, %zu contained, %zu inconclusive, %zu ESCAPED",
-		a->n, count(a, ATTACK_REFUSED), count(a, ATTACK_CONTAINED),
+	out_line(out,
+		"%zu attempts: %zu refused, %zu contained, %zu absent, %zu inconclusive, "
+		"%zu ESCAPED",
+		a->n, count(a, ATTACK_REFUSED), count(a, ATTACK_CONTAINED), count(a, ATTACK_ABSENT),
 		count(a, ATTACK_INCONCLUSIVE), count(a, ATTACK_ESCAPED));
 }
 
@@ -249,11 +268,13 @@ static int find_server(struct attack *a, struct err *e)
 	const struct api_request request = { .method = "GET",
 		.path = "/health",
 		.timeout_ms = 3000 };
+	bool own = args_has(&a->cli->args, "own-server");
 	struct api_reply reply;
-	int r = cli_api_call(a->cli, &request, &reply, e);
+	int r = own ? -ECONNREFUSED : cli_api_call(a->cli, &request, &reply, e);
 
 	if (r < 0 && cli_failure_of(r)->exit == EXIT_UNREACHABLE && geteuid() == 0) {
-		out_note(&a->cli->out, "no server answers: starting one in namespaces of its own");
+		out_note(&a->cli->out, "%sstarting a server in namespaces of its own",
+			own ? "" : "no server answers: ");
 		r = rig_start(a, e);
 	} else if (r < 0) {
 		r = err_wrap(e, r, "a server is needed, or root to start one");
@@ -317,30 +338,39 @@ static void remove_sandboxes(struct attack *a)
 
 static void run_inside(struct attack *a)
 {
-	out_note(&a->cli->out, "from inside, as user");
 	attack_inside(a, &a->attacker, "user", false, NULL, NULL);
-	out_note(&a->cli->out, "from inside, as root");
 	attack_inside(a, &a->attacker, "root", false, NULL, NULL);
-	out_note(&a->cli->out, "from inside, in a terminal");
-	attack_inside(a, &a->attacker, "root", true, "fds", NULL);
-	attack_inside(a, &a->attacker, "root", true, "terminal", NULL);
+	attack_inside(a, &a->attacker, "root", true, "fds terminal", NULL);
 	attack_descriptors(a);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct attack *a);
+} steps[] = { { "inside", run_inside }, { "files", attack_files }, { "archives", attack_archives },
+	{ "edge", attack_edge }, { "framing", attack_framing }, { "clones", attack_clones },
+	{ "templates", attack_templates }, { "volumes", attack_volumes }, { "races", attack_races },
+	{ "logs", attack_logs }, { "addresses", attack_addresses } };
+
+static int check_only(const struct attack *a, struct err *e)
+{
+	const char *only = args_value(&a->cli->args, "only");
+
+	for (size_t i = 0; only && i < ARRAY_SIZE(steps); i++)
+		if (strcmp(only, steps[i].name) == 0)
+			return 0;
+	return only ? err_set(e, -EINVAL, "--only: there is no way '%s'", only) : 0;
 }
 
 static void run_all(struct attack *a)
 {
-	static const struct {
-		const char *note;
-		void (*run)(struct attack *a);
-	} steps[] = { { "from inside", run_inside }, { "by the file API", attack_files },
-		{ "by archives", attack_archives }, { "by the proxy", attack_edge },
-		{ "by framing", attack_framing }, { "by clones", attack_clones },
-		{ "by hostile templates", attack_templates }, { "by volumes", attack_volumes },
-		{ "by what is logged", attack_logs }, { "by addresses", attack_addresses } };
+	const char *only = args_value(&a->cli->args, "only");
 	struct host_view *before = attack_host_look(a);
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps) && !attack_is_stopped(a); i++) {
-		out_note(&a->cli->out, "%s", steps[i].note);
+		if (only && strcmp(only, steps[i].name) != 0)
+			continue;
+		out_note(&a->cli->out, "by way of: %s", steps[i].name);
 		steps[i].run(a);
 	}
 	attack_host_compare(a, before);
@@ -348,8 +378,10 @@ static void run_all(struct attack *a)
 
 static int prepare(struct attack *a, struct err *e)
 {
-	int r = find_probe(a, e);
+	int r = check_only(a, e);
 
+	if (r == 0)
+		r = find_probe(a, e);
 	if (r == 0)
 		r = cli_api_open(a->cli, e);
 	if (r == 0)
@@ -363,6 +395,8 @@ static int prepare(struct attack *a, struct err *e)
 	if (r < 0)
 		return r;
 	find_hosts(a);
+	if (a->api_port)
+		attack_survey(a);
 	r = canary_start(a, e);
 	return r < 0 ? r : make_sandboxes(a, e);
 }

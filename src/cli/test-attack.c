@@ -21,8 +21,8 @@ TEST(every_verdict_is_known)
 	static const struct {
 		const char *line;
 		enum attack_verdict verdict;
-	} cases[] = { { "a\tcontained\tb\tc", ATTACK_CONTAINED },
-		{ "a\tESCAPED\tb\tc", ATTACK_ESCAPED },
+	} cases[] = { { "a\tabsent\tb\tc", ATTACK_ABSENT },
+		{ "a\tcontained\tb\tc", ATTACK_CONTAINED }, { "a\tESCAPED\tb\tc", ATTACK_ESCAPED },
 		{ "a\tinconclusive\tb\tc", ATTACK_INCONCLUSIVE } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -51,6 +51,20 @@ TEST(anything_else_is_no_line)
 		if (attack_line_parse(str_of(lines[i]), &l) != -EPROTO)
 			TEST_FAIL("'%s' is taken", lines[i]);
 	ASSERT_EQ(l.end, 7);
+}
+
+/* Any other failure than a refusal for the right reason is no pass. */
+TEST(an_answer_is_judged_by_its_status)
+{
+	static const int right[] = { 401, 404, 0 };
+
+	ASSERT_EQ(attack_judge_status(0, 404, right), ATTACK_REFUSED);
+	ASSERT_EQ(attack_judge_status(0, 200, right), ATTACK_ESCAPED);
+	ASSERT_EQ(attack_judge_status(0, 500, right), ATTACK_INCONCLUSIVE);
+	ASSERT_EQ(attack_judge_status(0, 0, right), ATTACK_INCONCLUSIVE);
+	ASSERT_EQ(attack_judge_status(-EIO, 404, right), ATTACK_INCONCLUSIVE);
+	ASSERT_EQ(attack_judge_code(-EBADMSG), ATTACK_REFUSED);
+	ASSERT_EQ(attack_judge_code(-EIO), ATTACK_INCONCLUSIVE);
 }
 
 /* Several ways of one attempt are one row, and a lighter outcome never hides a heavier one. */
