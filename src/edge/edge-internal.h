@@ -9,10 +9,28 @@ enum signed_kind {
 	SIGNED_FOUND,
 	SIGNED_WRONG,      /* by nobody's token */
 	SIGNED_EXPIRATION, /* whose expiration is no number */
+	SIGNED_TOO_MANY,   /* not looked for: see struct tries */
 };
+/* Finding out means trying every sandbox's token, for anybody who asks: so many tries there are in
+ * a second, and for one client (by address) a part of them. */
+enum {
+	TRIES_CLIENTS = 64, /* told apart at a time, by a hash that nobody else can compute */
+};
+struct tries_left {
+	int64_t n, filled_ms;
+};
+struct tries {
+	uint8_t key[16];
+	struct tries_left all, clients[TRIES_CLIENTS];
+};
+void tries_init(struct tries *tries, int64_t now_ms);
+/* Whether the client with this address ("1.2.3.4:567") may begin; then what it took is counted. */
+bool tries_may(struct tries *tries, struct str peer, int64_t now_ms);
+void tries_count(struct tries *tries, struct str peer, int64_t n);
+
 /* Which sandbox a file URL was signed for, when nothing else in the request names one. */
-enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct http_exchange *x,
-	char id[SANDBOX_ID_SIZE]);
+enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct tries *tries,
+	struct http_exchange *x, char id[SANDBOX_ID_SIZE]);
 /* Is this a file URL signed by this sandbox's token, and not expired? */
 bool signed_by(const struct sandbox_book *sandboxes, struct http_exchange *x,
 	const struct sandbox *sb);

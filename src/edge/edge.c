@@ -1,8 +1,11 @@
 #include "edge/edge-internal.h"
 #include "json/json.h"
+#include "tls/tls.h"
 
 struct edge {
 	struct sandbox_book *sandboxes;
+	struct tries tries;     /* to find out who signed a URL */
+	struct tls_server *tls; /* to services that speak it */
 };
 
 struct edge_call { /* lives in the exchange's arena */
@@ -12,18 +15,25 @@ struct edge_call { /* lives in the exchange's arena */
 	int port;
 	struct str host; /* for the service inside; empty: as sent */
 	bool is_tunnel;  /* bytes of any protocol, not HTTP */
+	bool is_https;   /* the service speaks TLS */
+	struct stream *secured;
 };
 
-struct edge *edge_new(struct sandbox_book *sandboxes)
+struct edge *edge_new(struct loop *loop, struct sandbox_book *sandboxes)
 {
 	struct edge *edge = XNEW(struct edge);
 
 	edge->sandboxes = sandboxes;
+	tries_init(&edge->tries, time_now_ms());
+	edge->tls = tls_server_new(loop, NULL, NULL, NULL);
 	return edge;
 }
 
 struct edge *edge_free(struct edge *edge)
 {
+	if (!edge)
+		return NULL;
+	edge->tls = tls_server_free(edge->tls);
 	free(edge);
 	return NULL;
 }
@@ -56,7 +66,7 @@ static void refused(void *arg, struct http_exchange *x, int r)
 	edge_fail(x, &failure);
 }
 
-static void dialled(void *arg, int fd, const struct err *e)
+static void connected(void *arg, int fd, const struct err *e)
 {
 	struct edge_call *call = arg;
 	struct http_relay_options options = { .host = call->host,
@@ -64,14 +74,41 @@ static void dialled(void *arg, int fd, const struct err *e)
 		.closed = left,
 		.arg = call };
 
-	CRASH_POINT("exec.dialled");
 	if (fd < 0) {
-		log_debug("edge.dial_failed", "sandbox=%s port=%d err=%s", call->id, call->port,
+		log_debug("edge.dial_failed", "sandbox_id=%s port=%d err=%s", call->id, call->port,
 			log_quote(str_of(e->msg)));
 		refused(call, call->x, fd);
 		return;
 	}
+	if (call->secured)
+		options.carriage = tls_connect_carriage(call->secured);
 	(void)http_relay(call->x, fd, &options, refused);
+}
+
+static void dialled(void *arg, int fd, const struct err *e)
+{
+	struct edge_call *call = arg;
+
+	CRASH_POINT("exec.dialled");
+	if (fd >= 0 && call->is_https && !call->is_tunnel)
+		call->secured = tls_server_connect_unchecked(call->edge->tls, fd, connected, call);
+	else
+		connected(call, fd, e);
+}
+
+/* "[80,443]", as it was checked when it was asked for. */
+static bool has_port(struct str ports, int port)
+{
+	struct str one;
+	int64_t n;
+
+	if (ports.n < 2)
+		return false;
+	ports = str_make(ports.p + 1, ports.n - 2);
+	while (str_split(&ports, ',', &one))
+		if (str_to_int(one, 1, 65535, &n) >= 0 && n == port)
+			return true;
+	return false;
 }
 
 /* The guest's private routes are the server's own: from outside they do not exist. */
@@ -180,6 +217,7 @@ static void forward(struct edge_call *call, const struct sandbox *sb)
 		return;
 	}
 	call->host = masked_host(call->x, sb, call->port);
+	call->is_https = has_port(sb->options.https_ports, call->port);
 	sandbox_dial(call->edge->sandboxes, sb, call->port, dialled, call);
 }
 
@@ -197,8 +235,8 @@ static void woken(void *arg, int r, bool resumed, const struct sandbox *sb, cons
 	if (r == -EDQUOT) {
 		failure.kind = EDGE_TOO_MANY;
 		failure.message = e->msg;
-	} else if (r == -EBUSY) {
-		failure.kind = EDGE_BUSY;
+	} else if (r == -EBUSY || r == -EHOSTDOWN || r == -EAGAIN) {
+		failure.kind = EDGE_BUSY; /* it is there, and may be woken a little later */
 	}
 	edge_fail(call->x, &failure);
 }
@@ -266,7 +304,7 @@ static bool pass_signed(struct edge *edge, struct http_exchange *x)
 	char id[SANDBOX_ID_SIZE];
 	struct edge_target target = { .kind = EDGE_TARGET, .port = RUNTIME_GUEST_PORT };
 
-	switch (signed_find(edge->sandboxes, x, id)) {
+	switch (signed_find(edge->sandboxes, &edge->tries, x, id)) {
 	case SIGNED_NOT:
 		return false;
 	case SIGNED_FOUND:
@@ -278,6 +316,10 @@ static bool pass_signed(struct edge *edge, struct http_exchange *x)
 		break;
 	case SIGNED_EXPIRATION:
 		fail_signed(x, 400, "invalid signature_expiration query parameter");
+		break;
+	case SIGNED_TOO_MANY:
+		http_add_header(x, "Retry-After", STR("1"));
+		fail_signed(x, 429, "too many signed URLs that name no sandbox: try again later");
 		break;
 	}
 	return true;

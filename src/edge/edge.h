@@ -1,7 +1,7 @@
 /* edge - from a request to a port inside a sandbox.
  * Owns:   both ways of addressing (PORT-ID.domain, E2b-Sandbox-* headers), tunnels of bytes to a
  *         port (Upgrade: atoll-tcp, with the sandbox's access token), the proxy's own errors.
- * Uses:   base, json, http, sandbox.
+ * Uses:   base, json, http, tls (services that speak it), sandbox.
  * Never:  reads or changes a body: bytes pass in both directions as they come. */
 #pragma once
 
@@ -23,7 +23,7 @@ struct edge_target {
 struct edge_target edge_parse(struct str host, struct str id_header, struct str port_header);
 
 struct edge;
-struct edge *edge_new(struct sandbox_book *sandboxes);
+struct edge *edge_new(struct loop *loop, struct sandbox_book *sandboxes);
 struct edge *edge_free(struct edge *edge);
 DEFINE_CLEANUP(struct edge, edge_free)
 /* True: taken, the exchange is the edge's. False: not for a sandbox. A signed file URL that names

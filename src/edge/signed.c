@@ -10,6 +10,7 @@ struct search {
 	struct signer signer;
 	struct str signature;
 	char *id;
+	int64_t n_tried;
 	bool found;
 };
 
@@ -20,6 +21,7 @@ static void try_one(void *arg, const struct sandbox *sb)
 
 	if (search->found || !sb->secure)
 		return;
+	search->n_tried++;
 	sandbox_token(search->sandboxes, sb->id, token);
 	search->found = sign_matches(&search->signer, token, search->signature);
 	if (search->found)
@@ -60,8 +62,8 @@ bool signed_by(const struct sandbox_book *sandboxes, struct http_exchange *x,
 	return sign_matches(&signer, token, signature);
 }
 
-enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct http_exchange *x,
-	char id[SANDBOX_ID_SIZE])
+enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct tries *tries,
+	struct http_exchange *x, char id[SANDBOX_ID_SIZE])
 {
 	struct search search = { .sandboxes = sandboxes, .id = id };
 	struct sign_claim claim;
@@ -71,7 +73,12 @@ enum signed_kind signed_find(const struct sandbox_book *sandboxes, struct http_e
 		return SIGNED_NOT;
 	if (r < 0)
 		return SIGNED_EXPIRATION;
+	if (search.signature.n != SIGN_SIZE - 1)
+		return SIGNED_WRONG;
+	if (!tries_may(tries, http_peer(x), time_now_ms()))
+		return SIGNED_TOO_MANY;
 	sign_begin(&search.signer, &claim);
 	sandbox_each(sandboxes, NULL, try_one, &search);
+	tries_count(tries, http_peer(x), search.n_tried);
 	return search.found ? SIGNED_FOUND : SIGNED_WRONG;
 }

@@ -1,7 +1,8 @@
 /* What the files of this room share.
  *
  *   egress.c     life, the sweep that finds what is no longer allowed
- *   tenant.c     one sandbox as seen from here: its policy, its share, its cache, its denials
+ *   tenant.c     one sandbox as seen from here: its policy, its cache, its denials
+ *   share.c      how much one sandbox may have at once, and all of one team together
  *   dns-*.c      messages: names, reading, writing
  *   servers.c    where names are asked for
  *   lookup.c     one name asked for upstream
@@ -31,7 +32,7 @@ enum {
 struct egress {
 	struct egress_config config;
 	struct loop *loop;
-	struct map tenants;
+	struct map tenants, teams;
 	struct servers *servers;
 	struct names *names;
 	struct http_server *http;
@@ -44,19 +45,12 @@ struct egress {
 	char *scratch; /* SCRATCH_BYTES, used within one callback only */
 };
 
-/* ---- tenant.c ---- */
+/* ---- share.c ---- */
 enum share {
 	SHARE_LOOKUPS,
 	SHARE_NAME_STREAMS, /* connections for names */
 	SHARE_FLOWS,
 	N_SHARES,
-};
-
-enum denial {
-	DENIED_QUESTION,
-	DENIED_NAME,
-	DENIED_ADDRESS,
-	N_DENIALS,
 };
 
 enum rate {
@@ -69,9 +63,43 @@ struct bucket {
 	int64_t tokens, refilled_ms; /* in thousandths */
 };
 
+struct team {
+	struct egress *egress;
+	char id[TENANT_ID_SIZE];
+	size_t in_use[N_SHARES]; /* by all of its sandboxes */
+	struct bucket buckets[N_RATES];
+	size_t n_tenants;
+};
+
+struct team *team_join(struct egress *egress, const char *id);
+void team_leave(struct team *team);
+enum rates_of {
+	RATES_OF_ONE,
+	RATES_OF_TEAM,
+	N_RATES_OF,
+};
+void rates_fill(const struct egress *egress, enum rates_of whose, struct bucket buckets[N_RATES]);
+
+struct tenant;
+/* False when it has its share already, or its team has: both are smaller when all together use much
+ * of `max`. */
+bool tenant_take(struct tenant *tenant, enum share share, size_t used, size_t max);
+void tenant_give_back(struct tenant *tenant, enum share share);
+/* One more, within its rate and its team's. */
+bool tenant_may(struct tenant *tenant, enum rate rate);
+
+/* ---- tenant.c ---- */
+enum denial {
+	DENIED_QUESTION,
+	DENIED_NAME,
+	DENIED_ADDRESS,
+	N_DENIALS,
+};
+
 struct tenant {
 	struct egress *egress;
-	char id[TENANT_ID_SIZE], team_id[TENANT_ID_SIZE];
+	char id[TENANT_ID_SIZE];
+	struct team *team;
 	uint32_t address;    /* where it was last seen */
 	struct arena *arena; /* holds the policy and the two it was made from */
 	struct policy policy;
@@ -95,11 +123,6 @@ struct tenant *tenant_ref(struct tenant *tenant);
 struct tenant *tenant_unref(struct tenant *tenant);
 /* Out of the map: whoever still holds it may let it go. */
 void tenant_forget(struct tenant *tenant);
-/* False when it has its share already, which is smaller when all together use much of `max`. */
-bool tenant_take(struct tenant *tenant, enum share share, size_t used, size_t max);
-void tenant_give_back(struct tenant *tenant, enum share share);
-/* One more, within its rate. */
-bool tenant_may(struct tenant *tenant, enum rate rate);
 /* Counts, and logs the first few. */
 void tenant_deny(struct tenant *tenant, enum denial kind, const char *what, uint16_t port);
 

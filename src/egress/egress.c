@@ -93,6 +93,7 @@ struct egress *egress_free(struct egress *egress)
 		at = 0;
 	}
 	map_done(&egress->tenants);
+	map_done(&egress->teams);
 	egress->servers = servers_free(egress->servers);
 	close_fdp(&egress->route_fd);
 	free(egress->scratch);

@@ -120,8 +120,8 @@ static void on_dialled(void *arg, int fd)
 		return;
 	}
 	if (fd < 0) {
-		log_debug("egress.dial_failed", "sandbox=%s name=%s port=%u err=%d", f->tenant->id,
-			log_quote(str_of(f->name)), (unsigned)f->port, -fd);
+		log_debug("egress.dial_failed", "sandbox_id=%s name=%s port=%u err=%d",
+			f->tenant->id, log_quote(str_of(f->name)), (unsigned)f->port, -fd);
 		end(f);
 		return;
 	}

@@ -148,7 +148,7 @@ struct headers *headers_start(struct tenant *t, const struct policy_rule *rule, 
 
 	h->loop = t->egress->loop;
 	h->secrets = t->egress->config.secrets;
-	(void)snprintf(h->team_id, sizeof h->team_id, "%s", t->team_id);
+	(void)snprintf(h->team_id, sizeof h->team_id, "%s", t->team->id);
 	h->arena = arena_new(HEADERS_MAX_BYTES);
 	h->out = BUF_INIT((size_t)HEADERS_MAX_BYTES * 16);
 	h->fn = fn;

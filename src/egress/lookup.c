@@ -113,7 +113,7 @@ static void take_answer(struct lookup *l, struct dns_answer *answer)
 		return;
 	}
 	if (dns_answer_drop(answer, policy_is_private) > 0)
-		log_debug("egress.private_answer", "sandbox=%s", l->tenant->id);
+		log_debug("egress.private_answer", "sandbox_id=%s", l->tenant->id);
 	cut_hidden(answer);
 	cache_put(l->tenant, &l->question, answer);
 	finish(l);

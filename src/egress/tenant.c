@@ -12,22 +12,6 @@ enum {
 	LOG_PER_WINDOW = 5,
 };
 
-/* What a sandbox may have at once while the others are not busy, and when they are. */
-static const struct {
-	size_t most, least;
-} shares[N_SHARES] = {
-	[SHARE_LOOKUPS] = { 64, 8 },
-	[SHARE_NAME_STREAMS] = { 16, 2 },
-	[SHARE_FLOWS] = { 512, 32 },
-};
-
-static const struct {
-	int64_t per_second, burst;
-} rates[N_RATES] = {
-	[RATE_QUESTIONS] = { 200, 400 },
-	[RATE_HELLOS] = { 50, 200 },
-};
-
 /* ---- the policy ---- */
 
 static bool is_current(const struct tenant *t, const struct egress_sandbox *sb)
@@ -51,7 +35,7 @@ static void read_policy(struct tenant *t, const struct egress_sandbox *sb)
 	t->internet = sb->internet;
 	if (copy && policy_parse(t->arena, t->network, t->internet, &t->policy, &e) >= 0)
 		return;
-	log_error("egress.policy", "sandbox=%s err=%s", t->id, log_quote(str_of(e.msg)));
+	log_error("egress.policy", "sandbox_id=%s err=%s", t->id, log_quote(str_of(e.msg)));
 	t->policy = closed;
 }
 
@@ -61,13 +45,12 @@ static struct tenant *tenant_new(struct egress *egress, const struct egress_sand
 
 	t->egress = egress;
 	t->n_refs = 1;
-	for (size_t i = 0; i < N_RATES; i++)
-		t->buckets[i] = (struct bucket){ rates[i].burst * 1000, loop_now_ms(egress->loop) };
 	list_init(&t->flows);
 	list_init(&t->webs);
 	list_init(&t->cache);
 	(void)snprintf(t->id, sizeof t->id, "%s", sb->id);
-	(void)snprintf(t->team_id, sizeof t->team_id, "%s", sb->team_id);
+	t->team = team_join(egress, sb->team_id);
+	rates_fill(egress, RATES_OF_ONE, t->buckets);
 	read_policy(t, sb);
 	(void)map_put(&egress->tenants, str_of(t->id), t);
 	return t;
@@ -104,6 +87,7 @@ struct tenant *tenant_unref(struct tenant *t)
 	if (!t || --t->n_refs > 0)
 		return NULL;
 	cache_clear(t);
+	team_leave(t->team);
 	(void)arena_free(t->arena);
 	free(t);
 	return NULL;
@@ -115,43 +99,10 @@ void tenant_forget(struct tenant *t)
 
 	if (n[DENIED_QUESTION] || n[DENIED_NAME] || n[DENIED_ADDRESS])
 		log_info("egress.denied_in_all",
-			"sandbox=%s questions=%" PRIu64 " names=%" PRIu64 " addresses=%" PRIu64,
+			"sandbox_id=%s questions=%" PRIu64 " names=%" PRIu64 " addresses=%" PRIu64,
 			t->id, n[DENIED_QUESTION], n[DENIED_NAME], n[DENIED_ADDRESS]);
 	(void)map_remove(&t->egress->tenants, str_of(t->id));
 	(void)tenant_unref(t);
-}
-
-/* ---- its share ---- */
-
-/* Who is alone may use much; once half of everything is in use, each gets little, so that many must
- * work together before a newcomer finds nothing. */
-bool tenant_take(struct tenant *t, enum share share, size_t used, size_t max)
-{
-	size_t mine = used < max / 2 ? shares[share].most : shares[share].least;
-
-	if (used >= max || t->in_use[share] >= mine)
-		return false;
-	t->in_use[share]++;
-	return true;
-}
-
-void tenant_give_back(struct tenant *t, enum share share)
-{
-	assert(t->in_use[share] > 0);
-	t->in_use[share]--;
-}
-
-bool tenant_may(struct tenant *t, enum rate rate)
-{
-	int64_t now_ms = loop_now_ms(t->egress->loop), full = rates[rate].burst * 1000;
-	struct bucket *b = &t->buckets[rate];
-
-	b->tokens = MIN(b->tokens + (now_ms - b->refilled_ms) * rates[rate].per_second, full);
-	b->refilled_ms = now_ms;
-	if (b->tokens < 1000)
-		return false;
-	b->tokens -= 1000;
-	return true;
 }
 
 /* ---- denials ---- */
@@ -163,7 +114,7 @@ static bool may_log(struct tenant *t)
 
 	if (now_ms - t->log_from_ms >= LOG_WINDOW_MS) {
 		if (t->n_unlogged > 0)
-			log_info("egress.denied", "sandbox=%s more=%u", t->id, t->n_unlogged);
+			log_info("egress.denied", "sandbox_id=%s more=%u", t->id, t->n_unlogged);
 		t->log_from_ms = now_ms;
 		t->n_logged = t->n_unlogged = 0;
 	}
@@ -181,8 +132,8 @@ void tenant_deny(struct tenant *t, enum denial kind, const char *what, uint16_t 
 
 	t->denials[kind]++;
 	if (may_log(t))
-		log_info("egress.denied", "sandbox=%s by=%s target=%s port=%u", t->id, kinds[kind],
-			log_quote(str_of(what)), (unsigned)port);
+		log_info("egress.denied", "sandbox_id=%s by=%s target=%s port=%u", t->id,
+			kinds[kind], log_quote(str_of(what)), (unsigned)port);
 }
 
 struct egress_denials egress_denied(const struct egress *egress, const char *id)

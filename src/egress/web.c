@@ -89,10 +89,15 @@ static void on_refused(void *arg, struct http_exchange *x, int r)
 	fail(x, 502, "the connection was refused by the host", w->name);
 }
 
-static void pass_on(struct web *w, int fd)
+/* Inside h2c or TLS each request would name its host where we do not look; a WebSocket is for the
+ * host of the request that asked for it. */
+static void pass_on(struct web *w, int fd, struct http_carriage *carriage)
 {
 	struct http_exchange *x = TAKE(w->x);
-	struct http_relay_options options = { .arg = w, .add_headers = w->added };
+	struct http_relay_options options = { .arg = w,
+		.add_headers = w->added,
+		.upgrade = "websocket",
+		.carriage = carriage };
 
 	(void)http_relay(x, fd, &options, on_refused);
 	wipe_added(w);
@@ -101,10 +106,10 @@ static void pass_on(struct web *w, int fd)
 static void on_secured(void *arg, int fd, const struct err *e)
 {
 	struct web *w = arg;
+	struct stream *secured = TAKE(w->secured);
 
-	w->secured = NULL;
 	if (fd >= 0)
-		pass_on(w, fd);
+		pass_on(w, fd, tls_connect_carriage(secured));
 	else
 		give_up(w, 502, e->msg, "");
 }
@@ -123,7 +128,7 @@ static void on_dialled(void *arg, int fd)
 	else if (w->hello[0])
 		w->secured = tls_server_connect(w->tenant->egress->tls, fd, w->name, on_secured, w);
 	else
-		pass_on(w, fd);
+		pass_on(w, fd, NULL);
 }
 
 static void dial(struct web *w)

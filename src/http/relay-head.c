@@ -63,6 +63,15 @@ static void add_upgrade(struct buf *out, const struct head *h)
 			add_field(out, STR("Upgrade"), head_value(h, i));
 }
 
+bool relay_wants_only(const struct head *h, const char *protocol)
+{
+	for (uint32_t i = 0; i < h->n_fields; i++)
+		if (str_eq_nocase(head_name(h, i), STR("Upgrade")) &&
+			!str_eq_nocase(str_trim(head_value(h, i)), str_of(protocol)))
+			return false;
+	return true;
+}
+
 static void add_request_fields(struct buf *out, const struct head *h, const char *added)
 {
 	for (uint32_t i = 0; i < h->n_fields; i++) {

@@ -20,6 +20,7 @@ struct http_relay *relay_free(struct http_relay *relay)
 	close_fdp(&relay->fd);
 	relay->up_pipe = pipe_put(&relay->server->pipes, relay->up_pipe);
 	relay->down_pipe = pipe_put(&relay->server->pipes, relay->down_pipe);
+	relay->carriage = http_carriage_unref(relay->carriage);
 	outq_done(&relay->up);
 	buf_done(&relay->held);
 	list_remove(&relay->node);
@@ -146,6 +147,13 @@ static void end_reply(struct http_relay *relay)
 	exchange_ended(let_go(relay));
 }
 
+/* Through a carrier, what broke off ends like what is complete; only where the end of the
+ * connection is the end of the reply can the two be confused. */
+static bool broke_off(const struct http_relay *relay)
+{
+	return relay->reply.state == BODY_UNTIL_CLOSE && relay->carriage && relay->carriage->cut;
+}
+
 static void after_down(struct http_relay *relay, enum flow flow)
 {
 	switch (flow) {
@@ -153,6 +161,10 @@ static void after_down(struct http_relay *relay, enum flow flow)
 	case FLOW_WAIT:
 		break;
 	case FLOW_END:
+		if (broke_off(relay)) {
+			cut(relay);
+			break;
+		}
 		if (relay->state == RELAY_BODY) {
 			end_reply(relay);
 			break;
@@ -440,6 +452,8 @@ static void start(struct http_relay *relay, const struct http_relay_options *opt
 	struct iovec head;
 
 	relay->is_raw = options->tunnel;
+	if (options->upgrade && !relay_wants_only(&x->head, options->upgrade))
+		x->head.upgrade = false;
 	if (relay->is_raw && (!x->head.upgrade || !body_is_done(&x->conn->body))) {
 		fail(relay, 400, "this is not a request for an upgrade");
 		return;
@@ -471,6 +485,9 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	relay->refused = refused;
 	relay->closed = options->closed;
 	relay->arg = options->arg;
+	relay->carriage = options->carriage;
+	if (relay->carriage)
+		relay->carriage->n_refs++;
 	relay->first_byte_ms = options->first_byte_timeout_ms;
 	relay->since_ms = relay->half_closed_ms = loop_now_ms(server->loop);
 	relay->held = BUF_INIT(server->limits.head_bytes + SCRATCH_BYTES);

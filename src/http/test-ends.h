@@ -53,6 +53,12 @@ static void handle(void *arg, struct http_exchange *x)
 	}
 	if (str_is(http_path(x), "/patient"))
 		options.first_byte_timeout_ms = 0;
+	if (str_is(http_path(x), "/websocket"))
+		options.upgrade = "websocket";
+	if (str_is(http_path(x), "/carried") || str_is(http_path(x), "/cut")) {
+		options.carriage = XNEW(struct http_carriage);
+		options.carriage->cut = str_is(http_path(x), "/cut");
+	}
 	options.tunnel = str_is(http_path(x), "/tunnel");
 	fd = rig->upstream_fd > 0 ? rig->upstream_fd : start_dial(rig->upstream_port);
 	(void)http_relay(x, fd, &options, on_refused);

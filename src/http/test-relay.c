@@ -131,6 +131,35 @@ TEST(an_http10_reply_that_breaks_off_is_a_reset)
 	ASSERT_EQ(heard_end(t.client), -ECONNRESET);
 }
 
+TEST(what_a_carrier_says_was_cut_is_a_reset_where_the_end_is_all_there_is)
+{
+	static const struct {
+		const char *path, *reply;
+		int want;
+	} cases[] = {
+		{ "/carried", "HTTP/1.1 200 OK\r\n\r\nhalf", 1 },
+		{ "/cut", "HTTP/1.1 200 OK\r\n\r\nhalf", -ECONNRESET },
+		{ "/cut", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhalf", 1 },
+		{ "/cut",
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: "
+			"chunked\r\n\r\n4\r\nhalf\r\n0\r\n\r\n",
+			1 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char request[64];
+		ENDS;
+
+		(void)snprintf(request, sizeof request, "GET %s HTTP/1.0\r\n\r\n", cases[i].path);
+		ASSERT(pass(&t, request));
+		ASSERT(say(t.upstream, cases[i].reply));
+		ASSERT(strstr(client_hears(&t, "half"), "200 OK"));
+		(void)close(TAKE_FD(t.upstream));
+		ASSERT_EQ(heard_end(t.client), cases[i].want);
+		ASSERT(becomes(&t.rig.closed, 1));
+	}
+}
+
 TEST(a_refused_connection_gives_the_exchange_back_with_its_body)
 {
 	ENDS;
@@ -228,6 +257,39 @@ TEST(an_upgrade_becomes_a_tunnel)
 	(void)close(TAKE_FD(t.upstream));
 	ASSERT_STR(client_hears(&t, NULL), "bye");
 	ASSERT(becomes(&t.rig.closed, 1));
+}
+
+TEST(another_upgrade_than_the_allowed_one_is_not_asked_for)
+{
+	static const char *const cases[] = { "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n",
+		"Upgrade: websocket, h2c\r\n", "Upgrade: websocket\r\nUpgrade: h2c\r\n",
+		"Upgrade: TLS/1.0\r\n", "Upgrade:\r\n" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char request[256];
+		ENDS;
+
+		(void)snprintf(request, sizeof request,
+			"GET /websocket HTTP/1.1\r\n" HOST
+			"Connection: Upgrade, HTTP2-Settings\r\n%s\r\n",
+			cases[i]);
+		ASSERT(pass(&t, request));
+		if (strstr(t.got, "Upgrade") || strstr(t.got, "HTTP2") ||
+			!strstr(t.got, "Connection: close\r\n"))
+			TEST_FAIL("%s: got %s", cases[i], t.got);
+		ASSERT(say(t.upstream,
+			"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"));
+		ASSERT(strstr(client_hears(&t, "}"), "HTTP/1.1 502 "));
+	}
+}
+
+TEST(the_allowed_upgrade_is_asked_for)
+{
+	ENDS;
+
+	ASSERT(pass(&t, "GET /websocket HTTP/1.1\r\n" HOST "Connection: upgrade\r\n"
+			"Upgrade: WebSocket\r\n\r\n"));
+	ASSERT(strstr(t.got, "Connection: Upgrade\r\nUpgrade: WebSocket\r\n"));
 }
 
 TEST(a_refused_upgrade_is_an_ordinary_reply)

@@ -42,7 +42,7 @@ struct tls_server *tls_server_free(struct tls_server *server)
 		stream_destroy(server->carried.next);
 	loop_timer_cancel(&server->drain_timer);
 	loop_task_cancel(&server->drain_task);
-	SSL_CTX_free(server->peers);
+	SSL_CTX_free(server->peers.context);
 	free(server->scratch);
 	free(server);
 	return NULL;
@@ -81,16 +81,23 @@ void tls_server_take_connection(struct tls_server *server, int fd, struct http_c
 		(void)close(fd);
 }
 
+static SSL *peer_ssl(struct tls_server *server, int fd, const char *name)
+{
+	SSL_CTX *context = peers_context(&server->peers);
+
+	return context ? peers_connection(context, fd, name) : NULL;
+}
+
 struct stream *tls_server_connect(struct tls_server *server, int fd, const char *name,
 	tls_connected_fn fn, void *arg)
 {
-	SSL *ssl = NULL;
+	return stream_connect(server, fd, peer_ssl(server, fd, name), name, fn, arg);
+}
 
-	if (!server->peers)
-		server->peers = peers_context(NULL);
-	if (server->peers)
-		ssl = peers_connection(server->peers, fd, name);
-	return stream_connect(server, fd, ssl, name, fn, arg);
+struct stream *tls_server_connect_unchecked(struct tls_server *server, int fd, tls_connected_fn fn,
+	void *arg)
+{
+	return stream_connect(server, fd, peer_ssl(server, fd, NULL), "the service", fn, arg);
 }
 
 bool peer_is_local(const struct sockaddr_storage *peer)

@@ -105,9 +105,12 @@ void stream_destroy(struct list *node)
 	destroy(container_of(node, struct stream, node));
 }
 
-/* Both sides at once: what is cut on one is cut on the other. Freed at the end of the turn. */
+/* Both sides at once: what is cut on one is cut on the other. The pair itself cannot tell a cut
+ * from an end, so who reads there finds it in the carriage. Freed at the end of the turn. */
 static void cut(struct stream *s)
 {
+	if (s->state == STREAM_CARRIED && !s->up_done)
+		s->carriage->cut = true;
 	shut(s);
 	enter(s, STREAM_CLOSED);
 	loop_defer(s->server->loop, &s->task, on_task, s);
@@ -579,6 +582,11 @@ struct stream *stream_connect(struct tls_server *server, int fd, SSL *ssl, const
 	s->state = STREAM_HANDSHAKE;
 	loop_io_set(&s->net, EPOLLOUT); /* the first step is taken on another turn */
 	return s;
+}
+
+struct http_carriage *tls_connect_carriage(const struct stream *s)
+{
+	return s->carriage;
 }
 
 void tls_connect_cancel(struct stream *s)

@@ -4,6 +4,7 @@
 
 #include "test.h"
 
+#include <netinet/in.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
@@ -19,6 +20,9 @@ struct rig {
 	int result, status; /* of the one who connects; of its request */
 	char body[64];
 	int n_gone;
+	struct stream *stream;
+	struct http_carriage *carriage; /* of the connection of our own */
+	int fd;                         /* its plain bytes */
 };
 
 struct carried {
@@ -32,7 +36,10 @@ static void on_request(void *arg, struct http_exchange *x)
 
 	(void)arg;
 	assert(c->rig == arg);
-	http_reply(x, 200, "text/plain", http_header(x, "Host"));
+	if (str_is(http_path(x), "/cut"))
+		http_abort(x);
+	else
+		http_reply(x, 200, "text/plain", http_header(x, "Host"));
 }
 
 static void on_gone(struct http_carriage *carriage)
@@ -154,10 +161,95 @@ TEST(another_name_or_an_unknown_authority_is_not_believed)
 	ASSERT_EQ(rig.result, -EKEYREJECTED);
 	ASSERT_EQ(rig.status, 0);
 	(void)setenv("SSL_CERT_FILE", "/dev/null", 1);
-	rig.tls = tls_server_free(rig.tls); /* whom it trusts is read once */
+	rig.tls = tls_server_free(rig.tls); /* it would look again in a while only */
 	rig.tls = tls_server_new(rig.loop, rig.http, NULL, NULL);
 	meet(&rig, "api.example.com", "api.example.com");
 	ASSERT_EQ(rig.result, -EKEYREJECTED);
+}
+
+TEST(who_is_put_on_the_list_or_taken_from_it_later_is_noticed)
+{
+	CLEANUP(rig_done) struct rig rig;
+
+	rig_new(&rig);
+	trust(&rig);
+	for (int i = 0; i < 2; i++) {
+		meet(&rig, "api.example.com", "api.example.com");
+		ASSERT_EQ(rig.result, 0);
+		assert(file_replace(AT_FDCWD, rig.certificate, STR(""), 0644, NULL) == 0);
+		(void)usleep(1100000);
+		meet(&rig, "api.example.com", "api.example.com");
+		ASSERT_EQ(rig.result, -EKEYREJECTED);
+		trust(&rig);
+		(void)usleep(1100000);
+	}
+}
+
+/* ---- how it ends ---- */
+
+static void tcp_pair(int ret[2])
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof address;
+	cleanup_close int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert(bind(listener, (struct sockaddr *)&address, sizeof address) == 0);
+	assert(listen(listener, 1) == 0);
+	assert(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+	ret[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert(connect(ret[0], (struct sockaddr *)&address, sizeof address) == 0);
+	ret[1] = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	assert(fd_set_nonblock(ret[0], true) == 0 && fd_set_nonblock(ret[1], true) == 0);
+}
+
+static void on_ready(void *arg, int fd, const struct err *e)
+{
+	struct rig *rig = arg;
+
+	(void)e;
+	assert(fd >= 0);
+	rig->fd = fd;
+	rig->carriage = tls_connect_carriage(rig->stream);
+	rig->carriage->n_refs++;
+	loop_stop(rig->loop);
+}
+
+/* One request on a connection of our own, to its end; whether that was a cut. */
+static bool ends_cut(struct rig *rig, const char *request)
+{
+	struct carried *c = XNEW(struct carried);
+	char bytes[1024];
+	bool was_cut;
+	int pair[2];
+
+	c->rig = rig;
+	c->carriage = (struct http_carriage){ .n_refs = 1, .gone = on_gone };
+	tcp_pair(pair);
+	rig->stream = tls_server_connect(rig->tls, pair[0], "api.example.com", on_ready, rig);
+	tls_server_take_connection(rig->tls, pair[1], &c->carriage, rig->authority,
+		"api.example.com");
+	(void)http_carriage_unref(&c->carriage);
+	(void)loop_run(rig->loop, NULL);
+	assert(send(rig->fd, request, strlen(request), 0) == (ssize_t)strlen(request));
+	loop_timer_set(&rig->timer, time_now_ms() + 100);
+	(void)loop_run(rig->loop, NULL);
+	while (recv(rig->fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+		;
+	was_cut = rig->carriage->cut;
+	close_fdp(&rig->fd);
+	rig->carriage = http_carriage_unref(rig->carriage);
+	return was_cut;
+}
+
+TEST(what_is_cut_out_there_can_be_told_from_what_ended)
+{
+	CLEANUP(rig_done) struct rig rig;
+
+	rig_new(&rig);
+	trust(&rig);
+	ASSERT(!ends_cut(&rig, "GET / HTTP/1.0\r\n\r\n"));
+	ASSERT(ends_cut(&rig, "GET /cut HTTP/1.0\r\n\r\n"));
 }
 
 TEST(who_speaks_no_tls_is_an_error_and_who_says_nothing_is_not_waited_for)

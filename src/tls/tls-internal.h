@@ -34,8 +34,20 @@ SSL_CTX *context_new(void); /* of a server, without a certificate yet */
 SSL_CTX *authority_context(struct tls_authority *authority, const char *name);
 
 /* ---- peers.c ---- */
-SSL_CTX *peers_context(struct err *e); /* of a client that trusts whom this host trusts */
-/* For a connection to this host; NULL when memory is out. */
+struct peers_mark { /* tells whether a file is still what it was */
+	ino_t inode;
+	off_t size;
+	int64_t changed_s, changed_ns;
+};
+struct peers {
+	SSL_CTX *context;            /* NULL until a connection is made to somebody */
+	int64_t looked_ms;           /* at the two: */
+	struct peers_mark file, dir; /* where this host's list of authorities is */
+};
+/* Of a client that trusts whom this host trusts now; borrowed until the next call. NULL: the list
+ * could not be read. */
+SSL_CTX *peers_context(struct peers *peers);
+/* For a connection to this host, NULL: to anybody. NULL when memory is out. */
 SSL *peers_connection(SSL_CTX *peers, int fd, const char *name);
 /* Why the handshake with it failed. */
 int peers_why(const SSL *ssl, const char *name, struct err *e);
@@ -45,7 +57,7 @@ struct tls_server {
 	struct loop *loop;
 	struct http_server *http;
 	struct tls_identity *identity; /* NULL: it accepts nothing by itself */
-	SSL_CTX *peers;                /* NULL until a connection is made to somebody */
+	struct peers peers;
 	struct tls_limits limits;
 	struct loop_listener listener;
 	struct list waiting; /* before or after being carried, the oldest first */

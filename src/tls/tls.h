@@ -62,7 +62,13 @@ struct stream;
 typedef void (*tls_connected_fn)(void *arg, int fd, const struct err *e);
 struct stream *tls_server_connect(struct tls_server *server, int fd, const char *name,
 	tls_connected_fn fn, void *arg);
+/* The same to whoever answers, whatever its certificate: for services inside sandboxes, which no
+ * name leads to and nobody else can be in the place of. */
+struct stream *tls_server_connect_unchecked(struct tls_server *server, int fd, tls_connected_fn fn,
+	void *arg);
 void tls_connect_cancel(struct stream *stream);
+/* While fn is told of its success: how the connection ends, as http_relay wants to know it. */
+struct http_carriage *tls_connect_carriage(const struct stream *stream);
 /* Stops listening and ends handshakes; what is carried goes on. */
 void tls_server_close(struct tls_server *server);
 /* After the HTTP server has stopped: until the last bytes are with their clients, or the deadline

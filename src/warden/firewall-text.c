@@ -23,7 +23,26 @@ static void add_sets(struct buf *out)
  * another: each sandbox has a part of it. What is dropped here is not kept. */
 #define FEW_CONNECTIONS "\t\tct state new add @opened { iif ct count over 4096 } drop\n"
 
-/* Before the shared table's chains, whose word is the last: what is accepted here they still see.
+static const char *few_connections(const struct firewall *fw)
+{
+	return fw->counts_nothing ? "" : FEW_CONNECTIONS;
+}
+
+int firewall_can_count(struct err *e)
+{
+	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
+	static const char text[] = "table inet atoll_count {\n"
+				   "\tset opened {\n\t\ttypeof iif\n\t\tsize 65535\n"
+				   "\t\tflags dynamic\n\t}\n"
+				   "\tchain through {\n" FEW_CONNECTIONS "\t}\n}\n";
+
+	return run_program(argv, str_of(text), AT_FDCWD, e);
+}
+
+/* What no policy opens (private addresses, neighbours, this host) is not redirected to the proxy,
+ * which would have to accept it first: it goes on to where it is refused for everybody.
+ *
+ * Before the shared table's chains, whose word is the last: what is accepted here they still see.
  * A connection that goes to one of the server's sockets without having been redirected there was
  * meant for the host, or comes from somewhere else. All sandboxes share the socket for their names:
  * what one of them asks beyond reason is dropped before it takes the others' room there. */
@@ -36,7 +55,10 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		"\t\ttype nat hook prerouting priority dstnat - 5; policy accept;\n"
 		"\t\tiif @mine udp dport 53 redirect to :%d\n"
 		"\t\tiif @mine tcp dport 53 redirect to :%d\n"
-		"\t\tiif @proxied meta l4proto tcp redirect to :%d\n"
+		"\t\tiif != @proxied accept\n"
+		"\t\tip daddr { " NET_PRIVATE_RANGES " } accept\n"
+		"\t\tfib daddr type local accept\n"
+		"\t\tmeta l4proto tcp redirect to :%d\n"
 		"\t}\n",
 		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY]);
 	(void)buf_printf(out,
@@ -44,7 +66,7 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		"\t\ttype filter hook input priority filter - 10; policy accept;\n"
 		"\t\tudp dport %d iif != @mine drop\n"
 		"\t\ttcp dport { %d, %d } iif != @mine drop\n"
-		"\t\tiif != @mine accept\n" FEW_CONNECTIONS
+		"\t\tiif != @mine accept\n%s"
 		"\t\tudp dport %d update @asking { iif limit rate over 300/second burst 300 "
 		"packets }"
 		" drop\n"
@@ -53,7 +75,7 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		"\t\tct state established,related accept\n"
 		"\t\tgoto refuse\n"
 		"\t}\n",
-		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY],
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY], few_connections(fw),
 		port[WARDEN_DNS_UDP], port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP],
 		port[WARDEN_PROXY]);
 }
@@ -64,8 +86,9 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t\ttype filter hook forward priority filter - 10; policy accept;\n"
 			    "\t\tiif != @mine accept\n"
 			    "\t\tmeta nfproto != ipv4 drop\n"
-			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n" FEW_CONNECTIONS
-			    "\t\tiif vmap @reach\n"
+			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n");
+	(void)buf_adds(out, few_connections(fw));
+	(void)buf_adds(out, "\t\tiif vmap @reach\n"
 			    "\t}\n"
 			    "\tchain refuse {\n"
 			    "\t\tiif @denied\n");

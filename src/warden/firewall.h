@@ -38,6 +38,7 @@ static inline struct place place_of(uint32_t index, const struct reach *reach)
 
 struct firewall {
 	bool enabled, is_built;
+	bool counts_nothing; /* this kernel cannot: sandboxes' connections have no limit */
 	int nft_fd;
 	char table[24];
 	int socket_fds[WARDEN_EGRESS_FDS]; /* by enum warden_egress */
@@ -67,6 +68,8 @@ void firewall_text_begin(struct firewall *fw, struct buf *out);
 void firewall_text_add(struct firewall *fw, int number, uint32_t index, const struct reach *reach,
 	struct buf *out);
 int firewall_build(struct firewall *fw, const struct buf *text, struct err *e);
+/* Whether the kernel can limit a sandbox's connections. The rest works without. */
+int firewall_can_count(struct err *e);
 
 /* An interface of this server's; nothing is denied to it yet. */
 int firewall_enter(struct firewall *fw, int number, uint32_t index, struct err *e);

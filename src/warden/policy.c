@@ -115,20 +115,18 @@ static void read_policy(const struct slot *slot, struct ranges *ret)
 	ret->n = ret->flags = 0;
 	if (unnamed || (dir_fd >= 0 && ranges_read(dir_fd, ret, &e) >= 0))
 		return;
-	log_error("policy.unreadable", "sandbox=%s err=%s", slot->id, log_quote(str_of(e.msg)));
+	log_error("policy.unreadable", "sandbox_id=%s err=%s", slot->id, log_quote(str_of(e.msg)));
 	ret->flags = 0;
 	ret->n = 1;
 	ret->v[0] = (struct warden_range){ 0 };
 }
 
-int policy_build(struct warden *w, struct err *e)
+static int build(struct warden *w, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(TEXT_BYTES);
 	cleanup_free struct ranges *ranges = XNEW(struct ranges);
 	cleanup_free struct reach *reach = XNEW(struct reach);
 
-	if (!w->firewall.enabled)
-		return 0;
 	firewall_text_begin(&w->firewall, &text);
 	LIST_EACH(&w->slots, node)
 	{
@@ -142,6 +140,27 @@ int policy_build(struct warden *w, struct err *e)
 		firewall_text_add(&w->firewall, slot->number, index, reach, &text);
 	}
 	return firewall_build(&w->firewall, &text, e);
+}
+
+/* A table that the kernel refuses because of one thing is better than none without it. */
+int policy_build(struct warden *w, struct err *e)
+{
+	struct firewall *fw = &w->firewall;
+	struct err why = { 0 };
+	int r = fw->enabled ? build(w, e) : 0;
+
+	if (r >= 0 || fw->counts_nothing || firewall_can_count(&why) >= 0)
+		return r;
+	fw->counts_nothing = true;
+	if (e)
+		*e = (struct err){ 0 };
+	r = build(w, e);
+	if (r >= 0)
+		log_warn("firewall.no_connection_limit",
+			"means=\"the connections of a sandbox have no limit: one can fill the "
+			"host's table\" fix=\"modprobe nft_connlimit\" err=%s",
+			log_quote(str_of(why.msg)));
+	return r;
 }
 
 int policy_enter(struct slot *slot, struct err *e)

@@ -170,10 +170,19 @@ static int check_nft(const struct options *options, struct err *e)
 
 	(void)options;
 	(void)snprintf(fw->table, sizeof fw->table, "atoll_probe");
+	fw->counts_nothing = true; /* which is a check of its own */
 	for (int i = 0; i < WARDEN_EGRESS_FDS; i++)
 		fw->ports[i] = FIREWALL_FIRST_PORT + i;
 	firewall_text_begin(fw, &rules);
 	return r < 0 ? r : run_program(argv, buf_str(&rules), AT_FDCWD, e);
+}
+
+static int check_connlimit(const struct options *options, struct err *e)
+{
+	int r = firewall_can_count(e);
+
+	(void)options;
+	return r < 0 ? err_wrap(e, r, "the kernel cannot count a sandbox's connections") : 0;
 }
 
 /* Both ends in one throw-away namespace. */
@@ -272,6 +281,8 @@ static const struct check checks[] = {
 		"mount cgroup2 on /sys/fs/cgroup with the memory, cpu and pids controllers" },
 	{ "nft", check_nft, false, "nftables with NAT works",
 		"apt-get install nftables; modprobe nf_tables; or serve with --network none" },
+	{ "connlimit", check_connlimit, true, "the connections of a sandbox can be limited",
+		"modprobe nft_connlimit; or use a kernel with CONFIG_NFT_CONNLIMIT" },
 	{ "veth", check_veth, false, "virtual network interfaces work",
 		"modprobe veth; or serve with --network none" },
 	{ "seccomp", check_seccomp, false, "system call filters work",

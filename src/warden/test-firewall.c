@@ -276,3 +276,30 @@ TEST(a_refused_change_changes_nothing)
 	ASSERT_EQ(firewall_enter(fw, 7, 1, &e), 0); /* again, whatever was there */
 	firewall_close(fw);
 }
+
+TEST(where_connections_cannot_be_counted_the_rest_of_the_table_is_the_same)
+{
+	CLEANUP(buf_done) struct buf with = BUF_INIT(1 << 20), without = BUF_INIT(1 << 20);
+	cleanup_free struct firewall *fw = XNEW(struct firewall);
+	struct str rest, line, other;
+
+	if (!has_nft())
+		TEST_SKIP("needs root and nft");
+	*fw = (struct firewall)FIREWALL_INIT;
+	ASSERT_EQ(firewall_can_count(NULL), 0);
+	ASSERT_EQ(firewall_open(fw, "0123abcd", NULL), 0);
+	ASSERT_EQ(build(fw, NULL), 0);
+	ASSERT_EQ(show(fw, &with), 0);
+	fw->counts_nothing = true;
+	ASSERT_EQ(build(fw, NULL), 0);
+	ASSERT_EQ(show(fw, &without), 0);
+	ASSERT(strstr(with.p, "ct count over") && !strstr(without.p, "ct count"));
+	rest = buf_str(&without);
+	for (struct str all = buf_str(&with); str_split(&all, '\n', &line);) {
+		if (memmem(line.p, line.n, "ct count", 8))
+			continue;
+		ASSERT(str_split(&rest, '\n', &other));
+		ASSERT(str_eq(line, other));
+	}
+	firewall_close(fw);
+}

@@ -133,6 +133,37 @@ class Web(http.server.BaseHTTPRequestHandler):
     """Tells what it was asked, as JSON."""
     protocol_version = 'HTTP/1.1'
 
+    def parse_request(self):
+        if self.raw_requestline.startswith(b'PRI * HTTP/2.0'):
+            self.serve_frames(8)
+            return False
+        return super().parse_request()
+
+    def serve_frames(self, preface_left):
+        """HTTP/2, as far as it takes to see whom a request is for."""
+        self.close_connection = True
+        self.rfile.read(preface_left)
+        while len(head := self.rfile.read(9)) == 9:
+            headers = self.rfile.read(int.from_bytes(head[:3], 'big'))
+            if head[3] != 1:
+                continue
+            at = headers.index(1)  # :authority, as it is
+            FAR_END.note('h2', address=self.request.getsockname()[0],
+                         host=headers[at + 2:at + 2 + headers[at + 1]].decode())
+            self.wfile.write(b'\0\0\0\4\0\0\0\0\0' b'\0\0\1\1\5\0\0\0\1\x88')
+
+    def end_by_closing(self, cut):
+        """A reply whose end is that of its connection; or half of one, which is reset."""
+        self.close_connection = True
+        self.wfile.write(b'HTTP/1.0 200 OK\r\n\r\nhalf')
+        if not cut:
+            with contextlib.suppress(AttributeError, OSError):
+                self.request.unwrap()
+            return
+        time.sleep(0.3)
+        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+        os.close(self.request.detach())
+
     def do_GET(self):
         size = int(self.headers.get('Content-Length') or 0)
         body = self.rfile.read(size).decode(errors='replace')
@@ -141,6 +172,13 @@ class Web(http.server.BaseHTTPRequestHandler):
                 'headers': dict(self.headers.items()), 'body': body,
                 'tls': getattr(self.request, 'server_name', None)}
         FAR_END.note('http', **what)
+        if self.path in ('/cut', '/whole'):
+            self.end_by_closing(self.path == '/cut')
+            return
+        if self.headers.get('Upgrade') == 'h2c':
+            self.wfile.write(b'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n')
+            self.serve_frames(24)
+            return
         if self.path.startswith('/redirect?'):
             self.send_response(302)
             self.send_header('Location', self.path.split('?', 1)[1])

@@ -1,6 +1,7 @@
 """Runs inside a sandbox: `evade.py WHAT [ARGUMENTS]` prints in one line what came of it. The functions
 called way_* are the ways round a network policy; each prints ESCAPED when it got what no policy gives."""
 import contextlib
+import itertools
 import os
 import select
 import socket
@@ -200,7 +201,7 @@ def hoard(name):
     for link in kept:
         alive.register(link, select.POLLRDHUP)
     print(len(kept) - len(alive.poll(0)), flush=True)
-    time.sleep(30)
+    time.sleep(120)
 
 
 # --- the ways round; each gets the address of another sandbox ---
@@ -319,10 +320,28 @@ def way_connect_method(_):
     return exchange(connect(TWO, 80), 'CONNECT other.example:443 HTTP/1.1\r\nHost: other.example:443\r\n\r\n')
 
 
+def h2(link, host):
+    """One request in HTTP/2's own frames: settings, then headers."""
+    headers = b'\x82\x84\x86\x01' + bytes([len(host)]) + host.encode()
+    link.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + b'\0\0\0\4\0\0\0\0\0'
+                 + bytes([0, 0, len(headers), 1, 5, 0, 0, 0, 1]) + headers)
+    told = link.recv(100)
+    return 'frames' if told[3:4] == b'\4' else told.decode(errors='replace').split('\r')[0] or 'end'
+
+
 def way_h2_prior_knowledge(_):
+    return h2(connect(TWO, 80), 'other.example')
+
+
+def way_h2_after_request(_):
     link = connect(TWO, 80)
-    link.sendall(b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + request('other.example').encode())
-    return first(link)
+    return exchange(link, request('allowed.example'))[:40] + ' / ' + h2(link, 'other.example')
+
+
+def way_h2c_upgrade(_):
+    link = connect(TWO, 80)
+    wish = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n'
+    return exchange(link, request('allowed.example', more=wish))[:40] + ' / ' + h2(link, 'other.example')
 
 
 def way_redirect(_):
@@ -387,18 +406,21 @@ def way_rebinding_to_host(_):
     return http(THREE, 'host.wild.example')[:80] + ' ' + tls(THREE, 'host.wild.example')
 
 
-def local(address, *ports):
-    """Some are accepted by the proxy, and then shut: what counts is whether anybody answers."""
-    for port in ports:
+def local(addresses, *ports):
+    """What no policy opens: nobody answers there, and nobody even accepts."""
+    told = set()
+    for address, port in itertools.product(addresses.split(','), map(int, ports)):
         try:
             link = connect(address, port, 1)
-            link.sendall(b'GET / HTTP/1.0\r\n\r\n')
-            told = link.recv(100)
-            if told:
-                return f'ESCAPED to {address}:{port} {told}'
         except OSError as error:
-            told = said(error)
-    return told
+            told.add(said(error))
+            continue
+        told.add('accepted')
+        with contextlib.suppress(OSError):
+            link.sendall(b'GET / HTTP/1.0\r\n\r\n')
+            if answer := link.recv(100):
+                return f'ESCAPED to {address}:{port} {answer}'
+    return ' '.join(sorted(told))
 
 
 def gateway():
@@ -407,7 +429,7 @@ def gateway():
 
 
 def way_proxy_port(_):
-    return local(gateway(), *range(19900, 19910)) + local('10.199.0.1', *range(19900, 19910))
+    return local(gateway() + ',10.199.0.1', *range(19900, 19910))
 
 
 def way_gateway(_):
@@ -423,7 +445,15 @@ def way_neighbour(address):
 
 
 def way_metadata(_):
-    return local('169.254.169.254', 80)
+    return local('169.254.169.254,168.63.129.16', 80)
+
+
+def way_private(_):
+    return local('10.1.2.3,172.16.0.9,192.168.1.1,100.64.0.1,192.0.0.1,198.18.0.1', 80)
+
+
+def way_link_local(_):
+    return local('169.254.1.1', 22, 80)
 
 
 def way_server_first(_):

@@ -3,10 +3,13 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
+import tempfile
 import time
 import unittest
 import urllib.parse
 
+from harness.certificates import Authority
 from harness.sandbox import GUEST_PORT, Sandbox
 from test_plane import Api
 from test_signed import ask, sign
@@ -55,6 +58,28 @@ class Edge(unittest.TestCase):
             self.assertEqual((answer['port'], answer['sandboxId']), (3210, box.id))
             text = self.page(502, 'no service running on port 3210', box.id, 3210)
             self.assertIn(box.id, text)
+
+    def test_services_that_speak_tls(self):
+        serve = ('import http.server,ssl\n'
+                 's=http.server.HTTPServer(("127.0.0.1",8443),http.server.SimpleHTTPRequestHandler)\n'
+                 'c=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER);c.load_cert_chain("/tmp/c.pem","/tmp/k.pem")\n'
+                 's.socket=c.wrap_socket(s.socket,server_side=True);s.serve_forever()\n')
+        with tempfile.TemporaryDirectory() as home, Sandbox(network={'httpsPorts': [9443, 8443]}) as box:
+            pair = pathlib.Path(home, 'c.pem'), pathlib.Path(home, 'k.pem')
+            Authority(home).issue(*pair, 'whoever.test')
+            for path, file in zip(('/tmp/c.pem', '/tmp/k.pem'), pair):
+                box.write(path, file.read_bytes())
+            box.write('/tmp/serve.py', serve.encode())
+            box.write('/tmp/www/big', b'x' * 3_000_000)
+            box.run('cd /tmp/www; nohup python3 /tmp/serve.py >/tmp/serve.log 2>&1 </dev/null & '
+                    'for i in $(seq 200); do (: </dev/tcp/127.0.0.1/8443) 2>/dev/null && break; sleep 0.05; done')
+            status, _, body = get(box.id, 8443, '/big')
+            self.assertEqual((status, len(body)), (200, 3_000_000))
+            self.data(502, 'The sandbox is running but port is not open', box.id, 9443)
+            # Where nobody speaks TLS although it was said so.
+            box.run('cd /tmp; nohup python3 -m http.server 9443 >/dev/null 2>&1 </dev/null & '
+                    'for i in $(seq 200); do (: </dev/tcp/127.0.0.1/9443) 2>/dev/null && break; sleep 0.05; done')
+            self.data(502, 'The sandbox is running but port is not open', box.id, 9443)
 
     def test_private_traffic(self):
         header = "'e2b-traffic-access-token'"

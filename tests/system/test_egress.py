@@ -4,16 +4,19 @@ import contextlib
 import os
 import pathlib
 import re
+import sqlite3
 import tempfile
 import time
 import unittest
 import unittest.mock
+import uuid
 
 from harness import internet
 from harness.certificates import Authority
 from harness.internet import ECHO, Internet
 from harness.server import Server
 from test_network import ALL, BUILD, ONE, TWO, THREE, Box
+from test_plane import Api
 
 ZONE = {
     'allowed.example': [ONE], 'www.allowed.example': [TWO], 'other.example': [TWO],
@@ -32,6 +35,12 @@ SCRIPT = pathlib.Path(__file__).with_name('evade.py').read_text()
 @unittest.skipUnless(internet.available(), 'needs a network namespace of its own')
 class Case(unittest.TestCase):
     """A server, an internet behind it, and sandboxes that know the ways round."""
+    before = []  # words in front of the server's command
+
+    @classmethod
+    def options(cls, _home):
+        return []
+
     @classmethod
     def setUpClass(cls):
         with contextlib.ExitStack() as stack:
@@ -41,7 +50,9 @@ class Case(unittest.TestCase):
             # Whom the server trusts is whom the host does, and the host may be told otherwise.
             stack.enter_context(unittest.mock.patch.dict(os.environ, SSL_CERT_FILE=str(cls.authority.path)))
             cls.net = stack.enter_context(Internet(ZONE, cls.authority, CERTIFIED, home))
-            cls.server = Server(BUILD, home, '--pool', '2', '--dns-server', f'{internet.FAR}:53')
+            cls.server = Server(BUILD, home, '--pool', '2', '--dns-server', f'{internet.FAR}:53',
+                                *cls.options(home))
+            cls.server.before = cls.before
             stack.callback(cls.server.stop)
             cls.server.start()
             cls.closing = stack.pop_all()
@@ -56,8 +67,8 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.net.seen()
 
-    def box(self, **body):
-        box = Box(env=self.server.env(), **body)
+    def box(self, env=None, **body):
+        box = Box(env=env or self.server.env(), **body)
         self.addCleanup(self.gone, box)
         box.run(f"cat >/tmp/evade.py <<'END'\n{SCRIPT}\nEND\ncat >/tmp/ca.pem <<'END'\n"
                 f'{self.authority.path.read_text()}END\n')
@@ -85,6 +96,42 @@ class Case(unittest.TestCase):
 
     def seen(self, kind):
         return [one for one in self.net.seen() if one['kind'] == kind]
+
+
+class Teams(Case):
+    """Two of them, and a server that has little to give: 256 connections at once."""
+    before = ['prlimit', '--nofile=2048:2048']
+
+    @classmethod
+    def options(cls, home):
+        token = pathlib.Path(home) / 'token'
+        token.write_text('the-operators-own-token\n')
+        return ['--admin-token-file', token]
+
+    def other_team(self):
+        """The environment of somebody else."""
+        team = str(uuid.uuid4())
+        self.server.stop()
+        [base] = (self.server.data / 'state').glob('*.db')
+        with contextlib.closing(sqlite3.connect(base)) as link, link:
+            link.execute('INSERT INTO teams (id, name, created_us) VALUES (?, ?, 1)', (team, 'others'))
+        self.server.start()
+        admin = Api(self.server.env(), **{'X-Admin-Token': 'the-operators-own-token'})
+        key = admin.ok('POST', f'/admin/teams/{team}/api-keys', {'name': 'theirs'})['key']
+        return {**self.server.env(), 'E2B_API_KEY': key}
+
+    def hoard(self, box):
+        box.run('setsid python3 /tmp/evade.py hoard allowed.example >/tmp/n 2>&1 </dev/null & '
+                'for i in $(seq 300); do [ -s /tmp/n ] && break; sleep 0.1; done')
+        return int(box.run('cat /tmp/n').text())
+
+    def test_a_team_of_many_leaves_another_its_own(self):
+        other = self.box(env=self.other_team(), network=BY_NAME)
+        held = [self.hoard(self.named()) for _ in range(4)]
+        self.assertGreater(sum(held), 150, held)
+        self.assertLessEqual(sum(held), 192, held)
+        self.assertIn(ONE, self.curl(other, 'https://allowed.example/'))
+        self.assertGreaterEqual(self.hoard(other), 30)
 
 
 class Egress(Case):
@@ -170,6 +217,25 @@ class Egress(Case):
             said = box.run('head -c 3000000 /dev/zero | tr "\\0" Q >/tmp/big; curl -sS --cacert /tmp/ca.pem '
                            f'--data-binary @/tmp/big {url} | tr -dc Q | wc -c').text()
             self.assertEqual(said.strip(), '3000000', url)
+
+    def test_a_reply_that_is_cut_is_not_made_to_look_complete(self):
+        box = self.named()
+        for scheme in ('http', 'https'):
+            self.assertEqual(self.curl(box, f'{scheme}://allowed.example/whole'), 'half')
+            self.assertRegex(self.curl(box, f'{scheme}://allowed.example/cut'), r'curl: \((18|56)\)')
+
+    def test_what_no_policy_opens_is_refused_at_once_and_counted(self):
+        rules = {'rules': {'allowed.example': [{'transform': {'headers': {'X': 'y'}}}]}}
+        targets = ['10.1.2.3', '169.254.169.254', '192.168.1.1', internet.NEAR, '10.199.0.1']
+        for network in (BY_NAME, rules, {**BY_NAME, 'allowOut': ['allowed.example', *targets]}):
+            box = self.box(network=network)
+            self.assertEqual(self.evade(box, 'local', ','.join(targets), '22', '80', '443'), 'refused')
+            deadline = time.monotonic() + 15
+            while (shown := box.api('GET', f'/sandboxes/{box.id}')['networkDenied'])['packets'] < 15:
+                self.assertLess(time.monotonic(), deadline, shown)
+                time.sleep(0.3)
+            self.assertEqual(shown['addresses'], 0)  # which are the proxy's
+            self.assertRegex(self.server.log.read_text(), rf'egress.denied \S*{box.id} by=kernel .*target=10.1.2.3')
 
     def test_a_hello_in_small_pieces(self):
         box = self.named()
@@ -258,14 +324,18 @@ class Egress(Case):
         'other_sni': 'hello', 'no_sni': 'hello', 'sni_then_other_address': 'hello',
         'host_under_sni': 'http', 'other_host': 'http', 'second_request': 'http', 'pipelined': 'http',
         'absolute_form': 'http', 'two_hosts': 'http', 'folded_host': 'http', 'connect_method': 'http',
-        'h2_prior_knowledge': None, 'redirect': 'http', 'poisoned_hosts_file': 'http',
+        'h2_prior_knowledge': 'h2', 'h2_after_request': 'h2', 'h2c_upgrade': 'h2', 'redirect': 'http', 'poisoned_hosts_file': 'http',
         'upgrade_then_other': 'http',
         'dns_tunnel': 'dns', 'dns_tunnel_txt': 'dns', 'dns_tunnel_below': 'dns', 'dns_tcp': 'dns',
         'dns_other_server': 'dns', 'dns_over_tls': None, 'dns_over_https': 'hello',
         'rebinding': None, 'rebinding_http': None, 'rebinding_to_host': None,
         'proxy_port': None, 'gateway': None, 'host_address': None, 'neighbour': None, 'metadata': None,
+        'private': None, 'link_local': None,
         'server_first': 'ticker', 'split_hello': 'hello', 'half_a_hello': None,
     }
+
+    # Where no policy leads: refused by the kernel, before anybody accepts.
+    NOWHERE = ('proxy_port', 'gateway', 'host_address', 'neighbour', 'metadata', 'private', 'link_local')
 
     def allowed(self, one, names, addresses, ranges):
         name = (one.get('name') or one.get('host') or '').split(':')[0]
@@ -291,8 +361,8 @@ class Egress(Case):
             for way in self.WAYS:
                 said, seen = self.try_way(box, way, neighbour)
                 leaked = [one for one in seen if not self.allowed(one, *may_be_seen)]
-                held = not leaked and 'ESCAPED' not in said
-                rows.append((policy, way, 'held' if held else f'LEAKED {leaked}', said))
+                held = not leaked and 'ESCAPED' not in said and (way not in self.NOWHERE or said == 'refused')
+                rows.append((policy, way, 'held' if held else f'NOT HELD {leaked}', ' '.join(said.split())))
                 with self.subTest(policy=policy, way=way):
                     self.assertTrue(held, f'{said}: {leaked}')
             self.gone(box)

@@ -138,9 +138,9 @@ class Rules(Case):
         name = self.secret(self.box())
         box = self.ruled({'X-Rule': f'${{e2b.secrets.{name}}}'})
         box.run('setsid python3 /tmp/evade.py twice allowed.example 444 >/tmp/told 2>&1 </dev/null & '
-                'for i in $(seq 100); do grep -q . /tmp/told && break; sleep 0.05; done')
+                'for i in $(seq 400); do grep -q . /tmp/told && break; sleep 0.05; done')
         box.api('DELETE', f'/secrets/{name}')
-        box.run('touch /tmp/go; for i in $(seq 100); do [ $(wc -l </tmp/told) = 2 ] && break; sleep 0.05; done')
+        box.run('touch /tmp/go; for i in $(seq 400); do [ $(wc -l </tmp/told) = 2 ] && break; sleep 0.05; done')
         first, second = box.run('cat /tmp/told').text().splitlines()
         self.assertIn('the host was not reached', first)
         self.assertIn(f"secret '{name}' does not exist", second)
@@ -206,6 +206,19 @@ class Rules(Case):
         said = box.run('head -c 3000000 /dev/zero | tr "\\0" Q >/tmp/big; curl -sS --data-binary @/tmp/big '
                        'https://allowed.example/ | tr -dc Q | wc -c').text()
         self.assertEqual(said.strip(), '3000000')
+
+    def test_a_reply_that_is_cut_is_not_made_to_look_complete(self):
+        box = self.ruled({'X-Rule': 'r'})
+        self.assertEqual(self.get(box, 'https://allowed.example/whole'), 'half')
+        self.assertRegex(self.get(box, 'https://allowed.example/cut'), r'curl: \((18|56)\)')
+
+    def test_no_other_host_by_an_upgrade(self):
+        box = self.ruled({'X-Rule': 'r'})
+        told = self.get(box, 'https://allowed.example/', '-H', "'Connection: Upgrade, HTTP2-Settings'",
+                        '-H', "'Upgrade: h2c'", '-H', "'HTTP2-Settings: AAMAAABkAAQAAP__'", '-w', "'%{http_code}'")
+        self.assertTrue(told.endswith('200'), told)
+        got = self.headers()
+        self.assertEqual((got['x-rule'], got.get('upgrade'), got.get('http2-settings')), ('r', None, None))
 
     def test_what_is_wrong_is_refused(self):
         for wrong, words in (({'*': []}, 'not a domain name'),
