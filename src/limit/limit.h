@@ -2,7 +2,7 @@
  * Owns:   the kinds of limits: their names, units, ranges, defaults and usual ceilings; reading and
  *         writing a set of them; what a request gets, given its template's and its team's.
  * Uses:   base, json.
- * Never:  enforces one: the runtime, the guest, the edge and the sandbox room do. */
+ * Never:  enforces one: the runtime, the guest, the edge, the sandbox and the volume room do. */
 #pragma once
 
 #include "base/base.h"
@@ -19,11 +19,22 @@ enum limit_kind {
 	LIMIT_LOG_LINES,
 	LIMIT_LOG_RATE,    /* lines a minute */
 	LIMIT_CONNECTIONS, /* through the edge, at once */
-	LIMIT_KINDS,
+	LIMIT_KINDS,       /* up to here: of each sandbox */
+
+	/* Of what a team keeps; these have a ceiling and nothing else. */
+	LIMIT_SNAPSHOTS = LIMIT_KINDS,
+	LIMIT_SNAPSHOT_STORAGE, /* MiB of all of them */
+	LIMIT_VOLUMES,
+	LIMIT_VOLUME_SIZE,    /* MiB of each */
+	LIMIT_VOLUME_STORAGE, /* MiB of all of them */
+	LIMIT_ALL_KINDS,
 };
 
 struct limit_set {
 	int64_t v[LIMIT_KINDS]; /* 0: not said */
+};
+struct limit_ceilings {
+	int64_t v[LIMIT_ALL_KINDS]; /* 0: not said */
 };
 
 /* kind, name in the API, key of a template.toml, unit, least, most, default, usual ceiling. The
@@ -42,6 +53,14 @@ struct limit_set {
 	X(LIMIT_CONNECTIONS, "connections", "max_connections", " connections", 1, 1 << 16, 1024, \
 		4096)
 
+/* kind, name in the API, unit, most, usual ceiling. */
+#define LIMIT_TEAM_TABLE(X)                                                                  \
+	X(LIMIT_SNAPSHOTS, "snapshots", " snapshots", 1 << 20, 1000)                         \
+	X(LIMIT_SNAPSHOT_STORAGE, "snapshotStorageMB", " MiB of snapshots", 1 << 30, 204800) \
+	X(LIMIT_VOLUMES, "volumes", " volumes", 1 << 20, 1000)                               \
+	X(LIMIT_VOLUME_SIZE, "volumeSizeMB", " MiB of one volume", 1 << 30, 20480)           \
+	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", " MiB of volumes", 1 << 30, 204800)
+
 /* As the API spells it: "memoryMB". */
 const char *limit_name(enum limit_kind kind);
 /* What follows a number of it in a sentence: " MiB", " processes" ... */
@@ -53,11 +72,46 @@ struct limit_in {
 };
 extern const struct json_shape limit_shape;
 
+/* The same for all kinds, as ceilings. */
+struct limit_ceilings_in {
+	struct json_int v[LIMIT_ALL_KINDS];
+};
+extern const struct json_shape limit_ceilings_shape;
+
+/* The same once more, to tell what is not said (stays) from null (as usual again). */
+struct limit_ceilings_change {
+	struct str v[LIMIT_ALL_KINDS]; /* JSON */
+};
+extern const struct json_shape limit_change_shape;
+/* All of it, or -EINVAL and nothing. */
+int limit_ceilings_change(struct limit_ceilings *c, const struct limit_ceilings_change *change,
+	struct err *e);
+
 void limit_set_read(const struct limit_in *in, struct limit_set *ret);
 /* An object in API spelling; what is not said is left out. key as in jsonw_object. */
 void limit_set_write(struct jsonw *w, const char *key, const struct limit_set *set);
 /* From what limit_set_write wrote; what cannot be read leaves *ret empty. */
 void limit_set_parse(struct str json, struct limit_set *ret);
+
+void limit_ceilings_read(const struct limit_ceilings_in *in, struct limit_ceilings *ret);
+void limit_ceilings_write(struct jsonw *w, const char *key, const struct limit_ceilings *c);
+void limit_ceilings_parse(struct str json, struct limit_ceilings *ret);
+/* An operator's list, "memoryMB=4096,cpuCount=4"; -EINVAL says what is wrong with it. */
+int limit_set_parse_list(struct str text, struct limit_set *ret, struct err *e);
+int limit_ceilings_parse_list(struct str text, struct limit_ceilings *ret, struct err *e);
+/* Where `c` says nothing, what `other` says. */
+void limit_ceilings_add(struct limit_ceilings *c, const struct limit_ceilings *other);
+/* Of one kind; where nothing is said, the usual one. */
+int64_t limit_ceiling(const struct limit_ceilings *c, enum limit_kind kind);
+
+/* How rooms below those that know teams ask what a team may have: all that is said about it. */
+struct limit_teams {
+	void (*find)(void *arg, const char *team_id, struct limit_ceilings *ret);
+	void *arg;
+};
+/* The ceiling of a team. find NULL: the usual ones. */
+int64_t limit_team_ceiling(const struct limit_teams *teams, const char *team_id,
+	enum limit_kind kind);
 
 /* Where `set` says nothing, what a template that says nothing gets; the number of files follows the
  * size of the disk, and shared memory that of the memory. */
@@ -66,8 +120,34 @@ void limit_set_default(struct limit_set *set);
 struct limit_choice {
 	const struct limit_set *template; /* all said */
 	const struct limit_set *asked;    /* by the request; NULL: nothing */
-	const struct limit_set *ceilings; /* of the team; NULL or 0: the usual, or the template's */
+	/* Of the team; NULL or 0: the usual, or the template's. */
+	const struct limit_ceilings *ceilings;
 };
 /* What was asked for must be below the ceiling, and what was not follows it. -ERANGE names the
  * ceiling that is in the way. */
 int limit_choose(const struct limit_choice *choice, struct limit_set *ret, struct err *e);
+
+/* ---- quota.c: what a team may have at once, all its sandboxes together ---- */
+enum limit_quota_kind {
+	LIMIT_QUOTA_SANDBOXES,  /* running */
+	LIMIT_QUOTA_PER_MINUTE, /* new ones in any minute */
+	LIMIT_QUOTA_MEMORY,     /* MiB, of all that run or are paused with their memory */
+	LIMIT_QUOTA_DISK,       /* MiB, of all that run or are paused */
+	LIMIT_QUOTAS,
+};
+/* kind, name, unit, most. */
+#define LIMIT_QUOTA_TABLE(X)                                                      \
+	X(LIMIT_QUOTA_SANDBOXES, "sandboxes", " sandboxes at once", 4000)         \
+	X(LIMIT_QUOTA_PER_MINUTE, "per_minute", " new sandboxes a minute", 60000) \
+	X(LIMIT_QUOTA_MEMORY, "memory_mb", " MiB of memory in all", 1 << 30)      \
+	X(LIMIT_QUOTA_DISK, "disk_mb", " MiB of disk in all", 1 << 30)
+struct limit_quota {
+	int64_t v[LIMIT_QUOTAS]; /* 0: not said */
+};
+const char *limit_quota_name(enum limit_quota_kind kind);
+const char *limit_quota_unit(enum limit_quota_kind kind);
+/* An object by these names; what is not said, or null, is 0. */
+int limit_quota_parse(struct str json, struct limit_quota *ret, struct err *e);
+void limit_quota_write(struct jsonw *w, const char *key, const struct limit_quota *quota);
+/* An operator's list, "sandboxes=50,memory_mb=65536". */
+int limit_quota_parse_list(struct str text, struct limit_quota *ret, struct err *e);

@@ -9,6 +9,9 @@ struct op {
 	struct volume_attr attr;
 	int depth;
 	bool parents;
+	char swept_name[24]; /* where a removed tree goes, as the next two */
+	struct sweep *sweep;
+	bool is_swept;
 	struct listing out;
 	struct err e; /* found before the job began */
 	struct loop_task task;
@@ -49,6 +52,10 @@ static void op_end(void *arg, int r, const struct err *e)
 	} else {
 		op->done(op->arg, r, e);
 	}
+	if (op->is_swept)
+		sweep_begin(op->sweep);
+	else
+		sweep_drop(op->sweep);
 	close_fdp(&op->fd);
 	close_fdp(&op->incoming_fd);
 	close_fdp(&op->root_fd);
@@ -244,17 +251,18 @@ void volume_mkdir(struct volume_book *book, const struct volume_at *at,
 	op->parents = parents;
 	op->fn = fn;
 	op->arg = arg;
+	if (op->e.code >= 0)
+		(void)volume_check_room(book, at->volume, 0, &op->e);
 	op_run(op, do_mkdir);
 }
 
-/* A tree first leaves the volume as one, then is taken apart where nobody else reaches it. */
+/* A tree leaves the volume as one, and is taken apart where nobody else reaches it: that may take
+ * minutes, and who asked need not wait for it. */
 static int do_delete(void *arg, struct err *e)
 {
 	struct op *op = arg;
 	cleanup_close int parent = place_open_parent(op->root_fd, op->path);
 	const char *base = place_base(op->path).p;
-	char name[24];
-	int r;
 
 	if (parent == -EEXIST)
 		return err_set(e, -EINVAL,
@@ -265,11 +273,10 @@ static int do_delete(void *arg, struct err *e)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return place_fail(e, -errno, op->path);
-	random_id(name, sizeof name - 1);
-	if (renameat(parent, base, op->incoming_fd, name) < 0)
+	if (renameat(parent, base, op->incoming_fd, op->swept_name) < 0)
 		return place_fail(e, -errno, op->path);
-	r = tree_remove(op->incoming_fd, name);
-	return r < 0 ? place_fail(e, r, op->path) : 0;
+	op->is_swept = true;
+	return 0;
 }
 
 void volume_delete(struct volume_book *book, const struct volume_at *at, done_fn done, void *arg)
@@ -277,6 +284,8 @@ void volume_delete(struct volume_book *book, const struct volume_at *at, done_fn
 	struct op *op = op_new(book, at);
 
 	op->incoming_fd = fcntl(book->incoming_fd, F_DUPFD_CLOEXEC, 0);
+	random_id(op->swept_name, sizeof op->swept_name - 1);
+	op->sweep = sweep_new(book, op->swept_name);
 	op->done = done;
 	op->arg = arg;
 	op_run(op, do_delete);

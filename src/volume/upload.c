@@ -3,6 +3,9 @@
 #include "volume/volume-internal.h"
 
 struct volume_upload {
+	struct volume_book *book; /* only while somebody calls one of the doors */
+	struct volume volume;
+	int64_t counted; /* bytes, as the volume's */
 	struct loop *loop;
 	int parent_fd, incoming_fd, fd;
 	char path[PATH_MAX], temp[24];
@@ -101,7 +104,9 @@ void volume_upload(struct volume_book *book, const struct volume_at *at,
 {
 	struct volume_upload *up = XNEW(struct volume_upload);
 
-	*up = (struct volume_upload){ .loop = book->config.loop,
+	*up = (struct volume_upload){ .book = book,
+		.volume = *at->volume,
+		.loop = book->config.loop,
 		.parent_fd = -EBADF,
 		.fd = -EBADF,
 		.attr = *attr,
@@ -113,8 +118,8 @@ void volume_upload(struct volume_book *book, const struct volume_at *at,
 		O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (up->root_fd < 0 || up->incoming_fd < 0)
 		(void)err_sys(&up->e, -EIO, "open volume %s", at->volume->id);
-	else
-		(void)place_clean(at->path, up->path, &up->e);
+	else if (place_clean(at->path, up->path, &up->e) >= 0)
+		(void)volume_check_room(book, at->volume, 0, &up->e);
 	up->out.arena = arena_new(64 << 10);
 	if (up->e.code < 0)
 		loop_defer(up->loop, &up->task, fail_now, up);
@@ -137,11 +142,24 @@ static void write_done(void *arg, int r, const struct err *e)
 	up->written(up->arg, MIN(r, 0), e);
 }
 
+static void write_refused(void *arg)
+{
+	struct volume_upload *up = arg;
+
+	write_done(up, up->e.code, &up->e);
+}
+
 void volume_upload_write(struct volume_upload *up, struct str bytes, done_fn done, void *arg)
 {
 	up->bytes = bytes;
 	up->written = done;
 	up->arg = arg;
+	if (volume_check_room(up->book, &up->volume, (int64_t)bytes.n, &up->e) < 0) {
+		loop_defer(up->loop, &up->task, write_refused, up);
+		return;
+	}
+	up->counted += (int64_t)bytes.n;
+	measure_add(up->book, up->volume.id, (int64_t)bytes.n);
 	loop_job(up->loop, LOOP_ANY, write_bytes, write_done, up);
 }
 
@@ -180,6 +198,7 @@ void volume_upload_finish(struct volume_upload *up, volume_entries_fn fn, void *
 {
 	up->finished = fn;
 	up->arg = arg;
+	measure_land(up->book, up->volume.id, up->counted);
 	loop_job(up->loop, LOOP_ANY, finish, finish_done, up);
 }
 
@@ -192,5 +211,6 @@ static void discarded(void *arg, int r, const struct err *e)
 
 void volume_upload_abort(struct volume_upload *up)
 {
+	measure_add(up->book, up->volume.id, -up->counted);
 	loop_job(up->loop, LOOP_ANY, discard, discarded, up);
 }

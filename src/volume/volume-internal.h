@@ -11,6 +11,14 @@
 struct holding { /* a volume that the book knows */
 	struct volume view;
 	struct list node; /* oldest first */
+
+	/* measure.c */
+	int64_t used_bytes; /* as measured, and what was uploaded since; -1: not measured yet */
+	int64_t pending;    /* bytes of uploads that are not in place yet */
+	int64_t landed;     /* of those that came into place since the measuring began */
+	int64_t due_ms, measured_ms, took_ms, pause_ms;
+	bool is_deep; /* too deep to be measured, which counts as full */
+	bool is_told; /* that it is full */
 };
 
 struct volume_book {
@@ -21,6 +29,8 @@ struct volume_book {
 	struct list sweeping; /* trees that a job is removing */
 	struct list unswept;  /* somebody still wrote there: to be tried again */
 	struct loop_timer sweeper;
+	struct measuring *measuring; /* at work; NULL: none */
+	struct loop_timer measurer;
 };
 
 /* ---- place.c: a path in a volume ---- */
@@ -37,11 +47,29 @@ int place_fail(struct err *e, int code, const char *clean); /* the room's errors
 int place_chmod(int fd, int mode);
 int place_change(int fd, const struct volume_attr *attr);
 
+/* ---- sweep.c: trees on their way out ---- */
+struct sweep;
+void sweeps_init(struct volume_book *book);
+/* What could not be removed by now, the next start does. */
+void sweeps_let_go(struct volume_book *book);
+/* What an earlier server left: all that lies there now. What comes later is being uploaded. */
+void sweep_leftovers(struct volume_book *book);
+/* Of what will lie in INCOMING_DIR under this name. May outlive the book. */
+struct sweep *sweep_new(struct volume_book *book, const char *name);
+void sweep_begin(struct sweep *sweep); /* it lies there: removed bit by bit, in a lane of its own */
+void sweep_drop(struct sweep *sweep);  /* it never came */
+
+/* ---- measure.c: how much is in a volume ---- */
+void measure_init(struct volume_book *book);
+void measure_let_go(struct volume_book *book);
+/* It is new, or may have changed. */
+void measure_soon(struct volume_book *book, struct holding *h);
+/* That many bytes more, or less, of an upload that is under way. */
+void measure_add(struct volume_book *book, const char *id, int64_t bytes);
+/* It is in place now, with so many in all. */
+void measure_land(struct volume_book *book, const char *id, int64_t bytes);
+
 /* ---- tree.c: whole directories ---- */
-/* Removes dir_fd/name, whatever modes are set inside and however deep it is, also while somebody
- * still writes there, within reason; never leaves its file system. 0 or -errno. On its way it may
- * leave parts of the tree in dir_fd, under names of their own, which go with it. */
-int tree_remove(int dir_fd, const char *name);
 struct listing {
 	struct arena *arena;
 	struct volume_entry *v;

@@ -10,6 +10,7 @@ static void hold(struct volume_book *book, const struct volume *volume)
 	h->view = *volume;
 	list_append(&book->holdings, &h->node);
 	(void)map_put(&book->by_id, str_of(h->view.id), h);
+	measure_soon(book, h);
 }
 
 /* ---- starting ---- */
@@ -31,122 +32,6 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 	return store_query(tx,
 		"SELECT id, team_id, name, created_us FROM volumes ORDER BY created_us, id", NULL,
 		0, load_row, arg, e);
-}
-
-/* Trees on their way out: what they were is already gone from the book and the table. */
-struct sweep {
-	struct volume_book *book; /* NULL: gone meanwhile */
-	struct list node;         /* in sweeping or unswept */
-	int dir_fd;
-	char id[UUID_SIZE];    /* this one; empty: all that is there */
-	struct dirent **names; /* without an id: what was there when it began */
-	int n_names;
-};
-
-enum {
-	SWEEP_AGAIN_MS = 5000,
-	SWEEP_LANE = 1, /* one by one: trees of millions of files must not hold up others' work */
-};
-
-static int sweep_one(void *arg, struct err *e)
-{
-	struct sweep *sweep = arg;
-	int r = tree_remove(sweep->dir_fd, sweep->id);
-
-	return r < 0 ? err_sys(e, r, "remove what is left of volume %s", sweep->id) : 0;
-}
-
-static int sweep_all(void *arg, struct err *e)
-{
-	struct sweep *sweep = arg;
-	int r = 0;
-
-	for (int i = 0; i < sweep->n_names; i++) {
-		const char *name = sweep->names[i]->d_name;
-		int one = name[0] == '.' ? 0 : tree_remove(sweep->dir_fd, name);
-
-		r = one < 0 ? one : r;
-	}
-	return r < 0 ? err_sys(e, r, "remove what is left of volumes") : 0;
-}
-
-static void sweep_free(struct sweep *sweep)
-{
-	for (int i = 0; i < sweep->n_names; i++)
-		free(sweep->names[i]);
-	free(sweep->names);
-	close_fdp(&sweep->dir_fd);
-	free(sweep);
-}
-
-static void sweep_done(void *arg, int r, const struct err *e)
-{
-	struct sweep *sweep = arg;
-
-	list_remove(&sweep->node);
-	if (r == -ENOTEMPTY && sweep->id[0] && sweep->book) {
-		/* A sandbox that has it mounted is filling it: it will not live for ever. */
-		list_append(&sweep->book->unswept, &sweep->node);
-		loop_timer_set(&sweep->book->sweeper,
-			loop_now_ms(sweep->book->config.loop) + SWEEP_AGAIN_MS);
-		return;
-	}
-	if (r < 0)
-		log_warn("volume.not_removed", "err=%s", log_quote(str_of(e->msg)));
-	sweep_free(sweep);
-}
-
-static void sweep_run(struct sweep *sweep)
-{
-	struct volume_book *book = sweep->book;
-
-	list_append(&book->sweeping, &sweep->node);
-	loop_job(book->config.loop, SWEEP_LANE, sweep->id[0] ? sweep_one : sweep_all, sweep_done,
-		sweep);
-}
-
-static void sweep_again(void *arg)
-{
-	struct volume_book *book = arg;
-
-	LIST_EACH(&book->unswept, node)
-	{
-		struct sweep *sweep = container_of(node, struct sweep, node);
-
-		list_remove(&sweep->node);
-		sweep_run(sweep);
-	}
-}
-
-/* What could not be removed by now, the next start does. */
-static void sweeps_let_go(struct volume_book *book)
-{
-	LIST_EACH(&book->unswept, node)
-	sweep_free(container_of(node, struct sweep, node));
-	LIST_EACH(&book->sweeping, node)
-	{
-		list_remove(node);
-		container_of(node, struct sweep, node)->book = NULL;
-	}
-	loop_timer_cancel(&book->sweeper);
-}
-
-/* One volume, or (empty) all that lies there now: what comes later is being uploaded. */
-static void sweep_incoming(struct volume_book *book, const char *id)
-{
-	struct sweep *sweep = XNEW(struct sweep);
-	int n = 0;
-
-	sweep->book = book;
-	(void)snprintf(sweep->id, sizeof sweep->id, "%s", id);
-	sweep->dir_fd = openat(book->incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (sweep->dir_fd >= 0 && !id[0])
-		n = scandirat(sweep->dir_fd, ".", &sweep->names, NULL, NULL);
-	sweep->n_names = n < 0 ? 0 : n;
-	if (sweep->dir_fd < 0)
-		free(sweep); /* out of descriptors: the next start does it */
-	else
-		sweep_run(sweep);
 }
 
 /* A directory without a row was being made or removed when the server ended. */
@@ -174,9 +59,8 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	book->config = *config;
 	book->incoming_fd = -EBADF;
 	list_init(&book->holdings);
-	list_init(&book->sweeping);
-	list_init(&book->unswept);
-	loop_timer_init(&book->sweeper, config->loop, sweep_again, book);
+	sweeps_init(book);
+	measure_init(book);
 	r = dir_make(config->dir_fd, INCOMING_DIR, 0700, e);
 	if (r < 0)
 		return err_wrap(e, r, "volumes directory");
@@ -188,7 +72,7 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	if (r < 0)
 		return err_wrap(e, r, "load volumes");
 	move_orphans(book);
-	sweep_incoming(book, "");
+	sweep_leftovers(book);
 	*ret = TAKE(book);
 	return 0;
 }
@@ -197,6 +81,7 @@ struct volume_book *volume_book_free(struct volume_book *book)
 {
 	if (!book)
 		return NULL;
+	measure_let_go(book);
 	LIST_EACH(&book->holdings, node)
 	free(container_of(node, struct holding, node));
 	sweeps_let_go(book);
@@ -258,6 +143,7 @@ struct change {
 	struct volume volume;
 	char actor[UUID_SIZE];
 	int dir_fd; /* the job's own */
+	int64_t max_count;
 	struct err e;
 	struct loop_task task;
 	volume_fn fn;
@@ -329,9 +215,11 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 	int r = store_query(tx, "SELECT COUNT(*) FROM volumes WHERE team_id = $1",
 		STORE_PARAMS(P_TEXT(v->team_id)), count_row, &count, e);
 
-	if (r >= 0 && count >= VOLUME_MAX_COUNT)
-		r = err_set(e, -EDQUOT, "a team has at most %d volumes: remove some first",
-			VOLUME_MAX_COUNT);
+	if (r >= 0 && count >= c->max_count)
+		r = err_set(e, -EDQUOT,
+			"the limit of your team, %" PRId64
+			" volumes, was reached: remove some first",
+			c->max_count);
 	if (r < 0)
 		return r;
 	r = store_exec(tx,
@@ -342,7 +230,8 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 	if (r == -EEXIST)
 		return err_set(e, -EINVAL, "a volume named '%s' exists already", v->name);
 	if (r >= 0)
-		r = store_add_event(tx, &event, e);
+		r = store_add_caused_event(tx, &event,
+			&(struct store_cause){ .team_id = v->team_id }, e);
 	/* For every user of the sandboxes that will see it. */
 	if (r >= 0 &&
 		(mkdirat(c->dir_fd, v->id, 0777) < 0 || fchmodat(c->dir_fd, v->id, 0777, 0) < 0))
@@ -374,6 +263,7 @@ void volume_create(struct volume_book *book, const char *team_id, struct str nam
 	(void)snprintf(c->volume.team_id, sizeof c->volume.team_id, "%s", team_id);
 	(void)snprintf(c->volume.name, sizeof c->volume.name, "%.*s", STR_ARG(name));
 	c->volume.created_us = time_wall_us();
+	c->max_count = limit_team_ceiling(&book->config.teams, team_id, LIMIT_VOLUMES);
 	store_run(book->config.store, insert, inserted, c);
 }
 
@@ -388,7 +278,9 @@ static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "volume '%s' not found", c->volume.id);
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r
+		     : store_add_caused_event(tx, &event,
+			       &(struct store_cause){ .team_id = c->volume.team_id }, e);
 }
 
 static void deleted(void *arg, int r, const struct err *e)
@@ -401,7 +293,7 @@ static void deleted(void *arg, int r, const struct err *e)
 		list_remove(&h->node);
 		free(h);
 		(void)renameat(book->config.dir_fd, c->volume.id, book->incoming_fd, c->volume.id);
-		sweep_incoming(book, c->volume.id);
+		sweep_begin(sweep_new(book, c->volume.id));
 	}
 	change_end(c, r, e);
 }

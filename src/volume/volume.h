@@ -1,6 +1,6 @@
 /* volume - directories that outlive sandboxes, and their content by path.
  * Owns:   the volumes table and the volumes directory: DIR/<id>/ is one volume's root.
- * Uses:   base, loop, store.
+ * Uses:   base, loop, store, limit, observe.
  * Never:  follows a path out of a volume. What is inside may have been written by a sandbox, so
  *         every path is resolved by the kernel with the volume as its root, and every directory is
  *         reached by descriptor.
@@ -11,13 +11,13 @@
 #pragma once
 
 #include "base/base.h"
+#include "limit/limit.h"
 #include "loop/loop.h"
 #include "store/store.h"
 
 enum {
 	VOLUME_NAME_SIZE = 129,
 	VOLUME_TOKEN_SIZE = 2 * SHA256_SIZE + 1,
-	VOLUME_MAX_COUNT = 1000,    /* of one team */
 	VOLUME_MAX_LISTED = 100000, /* entries in one listing */
 	VOLUME_MAX_DEPTH = 64,
 };
@@ -28,12 +28,15 @@ struct volume { /* a view: read it, keep nothing of it beyond the callback */
 	int64_t created_us;
 };
 
+struct observe_log;
 struct volume_book;
 struct volume_book_config {
 	struct loop *loop;
 	struct store *store;
 	int dir_fd; /* the volumes directory; taken */
 	uint8_t seed[SHA256_SIZE];
+	struct limit_teams teams;   /* how many volumes a team may have, and how large */
+	struct observe_log *events; /* what is told of full ones; NULL: nobody listens */
 };
 /* Loads the rows; blocking, at start. What a crash left without a row is removed in a job. */
 int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
@@ -58,6 +61,23 @@ void volume_remove(struct volume_book *book, const char *team_id, struct str id,
 	done_fn done, void *arg);
 /* What opens the content of this one volume; the same as long as the data directory lives. */
 void volume_token(const struct volume_book *book, const char *id, char token[VOLUME_TOKEN_SIZE]);
+
+/* ---- size ---- */
+/* Sandboxes write directly, so what is used is measured now and then: soon after it is asked for.
+ */
+struct volume_use {
+	int64_t used_bytes; /* -1: not measured yet */
+	int64_t most_bytes;
+};
+void volume_use(struct volume_book *book, const struct volume *volume, struct volume_use *ret);
+struct volume_team_use {
+	int64_t count, used_bytes;
+};
+void volume_team_use(const struct volume_book *book, const char *team_id,
+	struct volume_team_use *ret);
+/* -ENOSPC: with that many bytes more it or its team has too much, as far as is known. */
+int volume_check_room(struct volume_book *book, const struct volume *volume, int64_t more_bytes,
+	struct err *e);
 
 /* ---- content ---- */
 enum volume_type {

@@ -25,9 +25,14 @@ static void child_exec(const struct harness *h, int fd, const char *network, int
 
 	if (!program || !guest)
 		_exit(127);
+	if (h->guest)
+		guest = h->guest;
 	(void)snprintf(pool_text, sizeof pool_text, "%d", pool);
 	/* What it logs is of interest only to one who looks for a failure. */
-	if (!getenv("WARDEN_DEBUG"))
+	if (h->log)
+		(void)dup2(open(h->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
+			STDERR_FILENO);
+	else if (!getenv("WARDEN_DEBUG"))
 		(void)dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
 	if (fd == WARDEN_CONTROL_FD)
 		(void)fcntl(fd, F_SETFD, 0);
@@ -71,7 +76,10 @@ int harness_make_dir(struct harness *h, struct err *e)
 {
 	char path[128];
 
-	*h = (struct harness){ .option = h->option, .fd = -EBADF };
+	*h = (struct harness){ .option = h->option,
+		.guest = h->guest,
+		.log = h->log,
+		.fd = -EBADF };
 	if (geteuid() != 0 || !getenv("ATOLL_WARDEN") || !getenv("ATOLL_PROBE_GUEST"))
 		return err_set(e, -EPERM, "needs root, ATOLL_WARDEN and ATOLL_PROBE_GUEST");
 	(void)snprintf(h->dir, sizeof h->dir, "/tmp/atoll-warden-test-XXXXXX");

@@ -9,14 +9,16 @@
 
 struct harness {
 	const char *option; /* one more for the warden, or NULL */
+	const char *guest;  /* instead of the probe guest, or NULL */
+	const char *log;    /* the file that its log is added to, or NULL */
 	char dir[64];
 	pid_t warden;
 	int fd;
 	uint64_t tag;
 };
 
-/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only h->option is
- * looked at of what was in *h. */
+/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only option, guest
+ * and log are looked at of what was in *h. */
 int harness_start(struct harness *h, const char *network, int pool, struct err *e);
 int harness_make_dir(struct harness *h, struct err *e); /* its first half: no warden yet */
 /* Only the warden, on the directory that is there; the second without waiting for it to be ready.
