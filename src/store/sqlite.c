@@ -1,19 +1,34 @@
 /* SQLite in WAL mode. synchronous=NORMAL: a commit survives a crash of the server at once and a
  * crash of the host from the last checkpoint on, which is as long as any sandbox survives that; so
- * no commit waits for the disk. Statements are prepared once and kept. */
-#include "store/store-internal.h"
+ * no commit waits for the disk. Statements are prepared once and kept. The log is folded into the
+ * database, which does wait for the disk, when nobody has written for a moment, and in a commit
+ * only where no such moment came for long: every sixty creates would otherwise be one that takes
+ * ten times as long as the others.
+ *
+ * One connection writes, and the others only read: in WAL mode each sees the last commit before it
+ * began, and neither waits for the other. */
+#include "store/catalog.h"
 
 #include <sqlite3.h>
 
 enum {
-	CACHED = 64
+	CACHED = 64,
+	READ_MS = 30000,       /* the longest that a read may take */
+	STREAM_MS = 3600000,   /* and one of a whole table */
+	STEPS_A_LOOK = 100000, /* of SQLite's machine: some milliseconds */
+	LOG_PAGES = 256,       /* of the log that are worth folding in */
+	LOG_MOST_PAGES = 16384 /* and that are not waited for any longer: 64 MiB */
 };
 
 struct sqlite {
-	struct store base;
-	sqlite3 *db;
+	struct store_conn base;
+	enum store_mode mode;
+	char *path;
+	sqlite3 *db;         /* NULL: not open */
+	int64_t deadline_ms; /* of the read that runs */
+	int log_pages;       /* of the writer: after the last commit */
 	struct {
-		const char *sql; /* compared by address: every caller passes a literal */
+		const char *sql; /* found by address, since nearly every caller passes a literal */
 		sqlite3_stmt *stmt;
 	} cache[CACHED];
 };
@@ -23,9 +38,9 @@ struct sqlite_row {
 	sqlite3_stmt *stmt;
 };
 
-static struct sqlite *sqlite_from(struct store *store)
+static struct sqlite *sqlite_from(struct store_conn *conn)
 {
-	return container_of(store, struct sqlite, base);
+	return container_of(conn, struct sqlite, base);
 }
 
 static int fail(struct sqlite *s, int rc, struct err *e)
@@ -39,11 +54,16 @@ static int fail(struct sqlite *s, int rc, struct err *e)
 	case SQLITE_FULL:
 		code = -ENOSPC;
 		break;
-	case SQLITE_BUSY:
+	case SQLITE_BUSY: /* another program has it locked: that passes */
 	case SQLITE_LOCKED:
-		code = -EBUSY;
+		code = -EAGAIN;
+		break;
+	case SQLITE_INTERRUPT:
+		code = -ETIMEDOUT;
 		break;
 	case SQLITE_READONLY:
+		code = -EROFS;
+		break;
 	case SQLITE_PERM:
 	case SQLITE_CANTOPEN:
 		code = -EACCES;
@@ -56,46 +76,112 @@ static int fail(struct sqlite *s, int rc, struct err *e)
 	return err_set(e, code, "database: %s", s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(rc));
 }
 
-static void sqlite_close_store(struct store *store)
+static void close_db(struct sqlite *s)
 {
-	struct sqlite *s = sqlite_from(store);
-
 	for (size_t i = 0; i < CACHED; i++)
 		(void)sqlite3_finalize(s->cache[i].stmt);
+	memset(s->cache, 0, sizeof s->cache);
 	(void)sqlite3_close(s->db);
+	s->db = NULL;
+}
+
+static void sqlite_free(struct store_conn *conn)
+{
+	struct sqlite *s = sqlite_from(conn);
+
+	close_db(s);
+	free(s->path);
 	free(s);
 }
 
-static int sqlite_script(struct store *store, const char *sql, struct err *e)
+static int sqlite_make(const struct store_config *config, enum store_mode mode,
+	struct store_conn **ret, struct err *e)
 {
-	struct sqlite *s = sqlite_from(store);
+	const char *path = strchr(config->url, ':') + 1;
+	struct sqlite *s;
+
+	if (!path[0])
+		return err_set(e, -EINVAL, "sqlite: needs a path behind it");
+	s = XNEW(struct sqlite);
+	s->base.ops = &store_sqlite_ops;
+	s->mode = mode;
+	s->path = xstrdup(path);
+	*ret = &s->base;
+	return 0;
+}
+
+static int sqlite_script(struct store_conn *conn, const char *sql, struct err *e)
+{
+	struct sqlite *s = sqlite_from(conn);
 	int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
 
 	return rc == SQLITE_OK ? 0 : fail(s, rc, e);
 }
 
-static int sqlite_open_store(const char *path, struct store **ret, struct err *e)
+/* A read that takes too long keeps the log from being folded into the database: it is ended. */
+static int is_overdue(void *arg)
 {
-	struct sqlite *s = XNEW(struct sqlite);
-	int rc, r;
+	const struct sqlite *s = arg;
 
-	s->base.ops = &store_sqlite_ops;
-	rc = sqlite3_open_v2(path, &s->db,
-		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-	if (rc == SQLITE_OK) {
-		(void)sqlite3_busy_timeout(s->db, 5000);
-		r = sqlite_script(&s->base,
+	return time_now_ms() > s->deadline_ms;
+}
+
+/* Nobody waits for it but the one who calls: readers and writers go on. */
+static void fold_log(struct sqlite *s)
+{
+	(void)sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	s->log_pages = 0;
+}
+
+static int on_logged(void *arg, sqlite3 *db, const char *name, int pages)
+{
+	struct sqlite *s = arg;
+
+	(void)db;
+	(void)name;
+	s->log_pages = pages;
+	if (pages >= LOG_MOST_PAGES)
+		fold_log(s);
+	return SQLITE_OK;
+}
+
+static void sqlite_tidy(struct store_conn *conn)
+{
+	struct sqlite *s = sqlite_from(conn);
+
+	if (s->db && s->log_pages >= LOG_PAGES)
+		fold_log(s);
+}
+
+static int set_up(struct sqlite *s, struct err *e)
+{
+	(void)sqlite3_busy_timeout(s->db, 5000);
+	if (s->mode == STORE_WRITES)
+		(void)sqlite3_wal_hook(s->db, on_logged, s); /* in the place of SQLite's own */
+	if (s->mode == STORE_WRITES)
+		return sqlite_script(&s->base,
 			"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA "
 			"foreign_keys=ON;",
 			e);
-	} else {
-		r = fail(s, rc, e);
-	}
+	sqlite3_progress_handler(s->db, STEPS_A_LOOK, is_overdue, s);
+	return 0;
+}
+
+static int sqlite_open(struct store_conn *conn, struct err *e)
+{
+	struct sqlite *s = sqlite_from(conn);
+	int flags = s->mode == STORE_WRITES ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+					    : SQLITE_OPEN_READONLY;
+	int rc, r;
+
+	if (s->db)
+		return 0;
+	rc = sqlite3_open_v2(s->path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+	r = rc == SQLITE_OK ? set_up(s, e) : fail(s, rc, e);
 	if (r < 0) {
-		sqlite_close_store(&s->base);
-		return err_wrap(e, r, "open %s", path);
+		close_db(s);
+		return err_wrap(e, r, "open %s", s->path);
 	}
-	*ret = &s->base;
 	return 0;
 }
 
@@ -104,7 +190,7 @@ static int prepare(struct sqlite *s, const char *sql, sqlite3_stmt **ret, struct
 	size_t at = ((uintptr_t)sql >> 3) % CACHED;
 	int rc;
 
-	if (s->cache[at].sql != sql) {
+	if (s->cache[at].sql != sql || strcmp(sqlite3_sql(s->cache[at].stmt), sql) != 0) {
 		(void)sqlite3_finalize(s->cache[at].stmt);
 		s->cache[at].sql = NULL;
 		s->cache[at].stmt = NULL;
@@ -162,10 +248,10 @@ static int step_rows(struct sqlite *s, sqlite3_stmt *stmt, store_row_fn fn, void
 	return rc == SQLITE_DONE ? 0 : fail(s, rc, e);
 }
 
-static int sqlite_query(struct store *store, const char *sql, const struct store_param *params,
+static int sqlite_query(struct store_conn *conn, const char *sql, const struct store_param *params,
 	size_t n, store_row_fn fn, void *arg, struct err *e)
 {
-	struct sqlite *s = sqlite_from(store);
+	struct sqlite *s = sqlite_from(conn);
 	sqlite3_stmt *stmt = NULL;
 	int r = prepare(s, sql, &stmt, e);
 
@@ -179,29 +265,51 @@ static int sqlite_query(struct store *store, const char *sql, const struct store
 	return r;
 }
 
-static int sqlite_exec(struct store *store, const char *sql, const struct store_param *params,
+static int sqlite_exec(struct store_conn *conn, const char *sql, const struct store_param *params,
 	size_t n, struct err *e)
 {
-	int r = sqlite_query(store, sql, params, n, NULL, NULL, e);
+	int r = sqlite_query(conn, sql, params, n, NULL, NULL, e);
 
-	return r < 0 ? r : sqlite3_changes(sqlite_from(store)->db);
+	return r < 0 ? r : sqlite3_changes(sqlite_from(conn)->db);
 }
 
-static int sqlite_begin(struct store *store, struct err *e)
+static int sqlite_begin(struct store_conn *conn, struct err *e)
 {
-	return sqlite_query(store, "BEGIN IMMEDIATE", NULL, 0, NULL, NULL, e);
+	struct sqlite *s = sqlite_from(conn);
+	int r = sqlite_open(conn, e);
+
+	if (r < 0)
+		return r;
+	s->deadline_ms = time_now_ms() + READ_MS;
+	return sqlite_query(conn, s->mode == STORE_WRITES ? "BEGIN IMMEDIATE" : "BEGIN", NULL, 0,
+		NULL, NULL, e);
 }
 
-static int sqlite_commit(struct store *store, struct err *e)
+static int sqlite_commit(struct store_conn *conn, struct err *e)
 {
-	return sqlite_query(store, "COMMIT", NULL, 0, NULL, NULL, e);
+	return sqlite_query(conn, "COMMIT", NULL, 0, NULL, NULL, e);
 }
 
-static void sqlite_rollback(struct store *store)
+/* A commit of SQLite is done or not when it returns: there is nothing to find out. */
+static int sqlite_settle(struct store_conn *conn, struct err *e)
 {
-	if (!sqlite3_get_autocommit(
-		    sqlite_from(store)->db)) /* some errors have rolled back already */
-		(void)sqlite_query(store, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
+	(void)conn;
+	(void)e;
+	return 0;
+}
+
+static void sqlite_rollback(struct store_conn *conn)
+{
+	/* Some errors have rolled back already. */
+	if (!sqlite3_get_autocommit(sqlite_from(conn)->db))
+		(void)sqlite_query(conn, "ROLLBACK", NULL, 0, NULL, NULL, NULL);
+}
+
+static int sqlite_stream(struct store_conn *conn, const char *sql, store_row_fn fn, void *arg,
+	struct err *e)
+{
+	sqlite_from(conn)->deadline_ms = time_now_ms() + STREAM_MS;
+	return sqlite_query(conn, sql, NULL, 0, fn, arg, e); /* holds one row at a time anyway */
 }
 
 static sqlite3_stmt *stmt_of(const struct store_row *row)
@@ -226,16 +334,32 @@ static bool sqlite_row_is_null(const struct store_row *row, int column)
 	return sqlite3_column_type(stmt_of(row), column) == SQLITE_NULL;
 }
 
+static const struct store_catalog sqlite_catalog = {
+	.tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE "
+		  "'sqlite!_%' ESCAPE '!' ORDER BY name",
+	.columns = "SELECT name, type, pk FROM pragma_table_info($1) ORDER BY cid",
+	.references = "SELECT DISTINCT \"table\" FROM pragma_foreign_key_list($1) ORDER BY 1",
+	.problems = "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> "
+		    "'ok' UNION ALL SELECT 'a row of ' || \"table\" || ' refers to one of ' || "
+		    "parent || ' that is not there' FROM pragma_foreign_key_check",
+	.by_bytes = "COLLATE BINARY",
+};
+
 const struct store_ops store_sqlite_ops = {
 	.scheme = "sqlite",
-	.open = sqlite_open_store,
-	.close = sqlite_close_store,
+	.make = sqlite_make,
+	.free = sqlite_free,
+	.open = sqlite_open,
 	.begin = sqlite_begin,
 	.commit = sqlite_commit,
+	.settle = sqlite_settle,
 	.rollback = sqlite_rollback,
+	.tidy = sqlite_tidy,
 	.script = sqlite_script,
 	.exec = sqlite_exec,
 	.query = sqlite_query,
+	.stream = sqlite_stream,
+	.catalog = &sqlite_catalog,
 	.row_int = sqlite_row_int,
 	.row_text = sqlite_row_text,
 	.row_is_null = sqlite_row_is_null,

@@ -1,38 +1,8 @@
-#include "store/store.h"
+#include "store/test-scratch.h"
 
 #include "test.h"
 
-struct scratch {
-	char dir[32], url[64];
-	struct loop *loop;
-	struct store *store;
-};
-
-static int scratch_open(struct scratch *s, struct err *e)
-{
-	int r;
-
-	if (!s->loop) {
-		r = loop_new(&s->loop, e);
-		if (r < 0)
-			return r;
-		memcpy(s->dir, "/tmp/atoll-store-XXXXXX", 24);
-		if (!mkdtemp(s->dir))
-			return -errno;
-		(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
-	}
-	s->store = store_free(s->store);
-	return store_open(s->loop, s->url, &s->store, e);
-}
-
-static void scratch_done(struct scratch *s)
-{
-	struct err e;
-
-	s->store = store_free(s->store);
-	s->loop = loop_free(s->loop);
-	(void)dir_remove_tree(AT_FDCWD, s->dir, &e);
-}
+#include <sys/stat.h>
 
 static int add_team(struct store_tx *tx, void *arg, struct err *e)
 {
@@ -45,18 +15,6 @@ static int add_team_then_fail(struct store_tx *tx, void *arg, struct err *e)
 	int r = add_team(tx, arg, e);
 
 	return r < 0 ? r : err_set(e, -ECANCELED, "changed my mind");
-}
-
-static int count_row(void *arg, const struct store_row *row, struct err *e)
-{
-	(void)e;
-	*(int64_t *)arg = store_int(row, 0);
-	return 0;
-}
-
-static int count_teams(struct store_tx *tx, void *arg, struct err *e)
-{
-	return store_query(tx, "SELECT COUNT(*) FROM teams", NULL, 0, count_row, arg, e);
 }
 
 TEST(a_failed_transaction_leaves_nothing)
@@ -87,6 +45,62 @@ TEST(rows_survive_reopening_and_keys_are_unique)
 	ASSERT_EQ(n, 1);
 }
 
+/* More than a moment's worth of log. */
+static int add_much(struct store_tx *tx, void *arg, struct err *e)
+{
+	char name[4001], id[16];
+	int r = 0;
+
+	(void)arg;
+	memset(name, 'n', sizeof name - 1);
+	name[sizeof name - 1] = '\0';
+	for (int i = 0; r >= 0 && i < 600; i++) {
+		(void)snprintf(id, sizeof id, "t%d", i);
+		r = store_exec(tx, "INSERT INTO teams (id, name, created_us) VALUES ($1, $2, $3)",
+			STORE_PARAMS(P_TEXT(id), P_TEXT(name), P_INT(7)), e);
+	}
+	return r;
+}
+
+static void stop_loop(void *arg)
+{
+	struct scratch *s = arg;
+
+	loop_stop(s->loop);
+}
+
+static void much_added(void *arg, int r, const struct err *e)
+{
+	(void)e;
+	if (r < 0)
+		stop_loop(arg);
+}
+
+TEST(the_log_is_folded_in_when_nobody_writes)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct loop_timer timer = { 0 };
+	struct stat before, after;
+	struct err e = { 0 };
+	const char *path;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	if (strncmp(s.url, "sqlite:", 7) != 0)
+		TEST_SKIP("the database has a log of its own");
+	path = s.url + 7;
+	ASSERT_EQ(stat(path, &before), 0);
+	loop_timer_init(&timer, s.loop, stop_loop, &s);
+	store_run(s.store, add_much, much_added, &s);
+	for (int i = 0; i < 100; i++) {
+		loop_timer_set(&timer, time_now_ms() + 100);
+		ASSERT_EQ(loop_run(s.loop, &e), 0);
+		ASSERT_EQ(stat(path, &after), 0);
+		if (after.st_size > before.st_size + (2 << 20))
+			break;
+	}
+	ASSERT(after.st_size > before.st_size + (2 << 20));
+}
+
 static int claim_newer(struct store_tx *tx, void *arg, struct err *e)
 {
 	(void)arg;
@@ -112,6 +126,8 @@ TEST(what_is_no_database_is_refused)
 	char path[80];
 	struct err e = { 0 };
 
+	if (database_server())
+		TEST_SKIP("about SQLite's file");
 	ASSERT_EQ(scratch_open(&s, &e), 0);
 	s.store = store_free(s.store);
 	(void)snprintf(path, sizeof path, "%s/t.db", s.dir);
@@ -202,4 +218,286 @@ TEST(events_are_numbered_without_holes_from_a_job)
 		ASSERT_EQ(events.done, 0);
 		ASSERT_EQ(events.last, 2 * i);
 	}
+}
+
+static int add_team_in_spite(struct store_tx *tx, void *arg, struct err *e)
+{
+	char other[] = "t2";
+
+	(void)add_team(tx, arg, e); /* is there already */
+	(void)add_team(tx, other, e);
+	return 0;
+}
+
+TEST(a_statement_that_failed_ends_its_transaction)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char id[] = "t1";
+	struct err e = { 0 };
+	int64_t n = -1;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, add_team, id, &e), 1);
+	ASSERT_EQ(store_run_now(s.store, add_team_in_spite, id, &e), -EEXIST);
+	ASSERT_EQ(store_run_now(s.store, count_teams, &n, &e), 0);
+	ASSERT_EQ(n, 1);
+}
+
+static int add_nul(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)arg;
+	return store_exec(tx, "INSERT INTO teams (id, name, created_us) VALUES ($1, $2, $3)",
+		STORE_PARAMS(P_TEXT("t"), P_STR(str_make("a\0b", 3)), P_INT(0)), e);
+}
+
+TEST(texts_have_no_nul_in_either_database)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, add_nul, NULL, &e), -EINVAL);
+}
+
+/* ---- at the same time ---- */
+
+struct meeting { /* of two transactions: each waits until the other has come */
+	struct loop *loop;
+	int mine[2], yours[2];
+	int waiting;
+	int r[2];
+	int64_t n;
+};
+
+static int meet(const struct meeting *m, bool is_first)
+{
+	char c = 'x';
+
+	if (write(is_first ? m->mine[1] : m->yours[1], &c, 1) != 1 ||
+		read(is_first ? m->yours[0] : m->mine[0], &c, 1) != 1)
+		return -EIO;
+	return 0;
+}
+
+static int write_and_meet(struct store_tx *tx, void *arg, struct err *e)
+{
+	char id[] = "slow";
+	int r = add_team(tx, id, e);
+
+	return r < 0 ? r : meet(arg, true);
+}
+
+static int read_and_meet(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct meeting *m = arg;
+	int r = count_teams(tx, &m->n, e);
+
+	return r < 0 ? r : meet(m, false);
+}
+
+static int read_and_meet_first(struct store_tx *tx, void *arg, struct err *e)
+{
+	int64_t n;
+	int r = count_teams(tx, &n, e);
+
+	return r < 0 ? r : meet(arg, true);
+}
+
+static void met(struct meeting *m, size_t who, int r)
+{
+	m->r[who] = r;
+	if (--m->waiting == 0)
+		loop_stop(m->loop);
+}
+
+static void first_met(void *arg, int r, const struct err *e)
+{
+	(void)e;
+	met(arg, 0, r);
+}
+
+static void second_met(void *arg, int r, const struct err *e)
+{
+	(void)e;
+	met(arg, 1, r);
+}
+
+static int meeting_init(struct meeting *m, struct loop *loop)
+{
+	*m = (struct meeting){ .loop = loop, .waiting = 2, .r = { -1, -1 }, .n = -1 };
+	return pipe(m->mine) < 0 || pipe(m->yours) < 0 ? -errno : 0;
+}
+
+static void meeting_done(struct meeting *m)
+{
+	for (size_t i = 0; i < 2; i++) {
+		(void)close(m->mine[i]);
+		(void)close(m->yours[i]);
+	}
+}
+
+TEST(a_read_does_not_wait_for_a_write_and_does_not_see_half_of_it)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+	struct meeting m;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(meeting_init(&m, s.loop), 0);
+	store_run(s.store, write_and_meet, first_met, &m);
+	store_read(s.store, read_and_meet, second_met, &m);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	meeting_done(&m);
+	ASSERT_EQ(m.r[0], 0);
+	ASSERT_EQ(m.r[1], 0);
+	ASSERT_EQ(m.n, 0);
+}
+
+TEST(reads_run_at_the_same_time)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+	struct meeting m;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(meeting_init(&m, s.loop), 0);
+	store_read(s.store, read_and_meet_first, first_met, &m);
+	store_read(s.store, read_and_meet, second_met, &m);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	meeting_done(&m);
+	ASSERT_EQ(m.r[0], 0);
+	ASSERT_EQ(m.r[1], 0);
+}
+
+struct crowd {
+	struct loop *loop;
+	int waiting, failed;
+};
+
+static void crowd_one(void *arg, int r, const struct err *e)
+{
+	struct crowd *c = arg;
+
+	(void)e;
+	c->failed += r < 0;
+	if (--c->waiting == 0)
+		loop_stop(c->loop);
+}
+
+struct call { /* one of the crowd */
+	struct crowd *crowd;
+	struct store *store;
+	char id[8];
+	int64_t seen;
+};
+
+static int add_own_team(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct call *call = arg;
+
+	return add_team(tx, call->id, e);
+}
+
+static int look_for_own_team(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct call *call = arg;
+
+	return store_query(tx, "SELECT COUNT(*) FROM teams WHERE id = $1",
+		STORE_PARAMS(P_TEXT(call->id)), count_row, &call->seen, e);
+}
+
+static void own_team_seen(void *arg, int r, const struct err *e)
+{
+	struct call *call = arg;
+
+	crowd_one(call->crowd, r < 0 || call->seen != 1 ? -EIO : 0, e);
+}
+
+static void own_team_added(void *arg, int r, const struct err *e)
+{
+	struct call *call = arg;
+
+	if (r < 0)
+		crowd_one(call->crowd, r, e);
+	else
+		store_read(call->store, look_for_own_team, own_team_seen, call);
+}
+
+TEST(a_read_sees_what_was_done_when_it_was_asked_for)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct call calls[200] = { 0 };
+	struct crowd c = { .waiting = ARRAY_SIZE(calls) };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	c.loop = s.loop;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		calls[i].crowd = &c;
+		calls[i].store = s.store;
+		(void)snprintf(calls[i].id, sizeof calls[i].id, "t%zu", i);
+		store_run(s.store, add_own_team, own_team_added, &calls[i]);
+	}
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(c.failed, 0);
+}
+
+static void note_result(void *arg, int r, const struct err *e)
+{
+	struct events *events = arg;
+
+	(void)e;
+	events->done = r;
+	loop_stop(events->loop);
+}
+
+static int try_to_add_team(struct store_tx *tx, void *arg, struct err *e)
+{
+	char id[] = "t1";
+
+	(void)arg;
+	return add_team(tx, id, e);
+}
+
+TEST(what_only_reads_cannot_write)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct events events = { .done = -1 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	events.loop = s.loop;
+	store_read(s.store, try_to_add_team, note_result, &events);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(events.done, -EROFS);
+}
+
+static void own_team_recorded(void *arg, int r, const struct err *e)
+{
+	crowd_one(((struct call *)arg)->crowd, r, e);
+}
+
+TEST(what_was_asked_for_is_done_when_the_store_is_freed)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct call calls[50] = { 0 };
+	struct crowd c = { .waiting = ARRAY_SIZE(calls) + 1 };
+	struct err e = { 0 };
+	int64_t n = 0;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	c.loop = s.loop;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		calls[i].crowd = &c;
+		(void)snprintf(calls[i].id, sizeof calls[i].id, "t%zu", i);
+		store_record(s.store, add_own_team, own_team_recorded, &calls[i]);
+	}
+	s.store = store_free(s.store);
+	s.loop = loop_free(s.loop);
+	ASSERT_EQ(c.waiting, 1);
+	ASSERT_EQ(c.failed, 0);
+	ASSERT_EQ(loop_new(&s.loop, &e), 0);
+	ASSERT_EQ(store_open(s.loop, s.url, &s.store, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, count_teams, &n, &e), 0);
+	ASSERT_EQ(n, ARRAY_SIZE(calls));
 }
