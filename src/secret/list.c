@@ -64,5 +64,5 @@ void secret_list(struct secret_book *book, const char *team_id, struct str after
 	page->metadata = XNEW_N(char *, limit + 1);
 	page->fn = fn;
 	page->arg = arg;
-	store_run(book->store, read_page, page_done, page);
+	store_read(book->store, read_page, page_done, page);
 }

@@ -37,9 +37,18 @@ static int insert_version(struct store_tx *tx, struct secret_op *op, struct err 
 static int add_event(struct store_tx *tx, const struct secret_op *op, const char *kind,
 	struct err *e)
 {
+	CLEANUP(buf_done) struct buf data = BUF_INIT(1024);
 	struct store_event event = { .actor = op->actor, .kind = kind, .subject = op->secret.id };
+	struct store_cause cause = { .team_id = op->team_id };
+	struct jsonw w;
 
-	return store_add_event(tx, &event, e);
+	jsonw_init(&w, &data);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "name", op->secret.name);
+	jsonw_int(&w, "version", op->secret.version);
+	jsonw_end_object(&w);
+	event.data = buf_str(&data);
+	return store_add_caused_event(tx, &event, &cause, e);
 }
 
 int rows_create(struct store_tx *tx, void *arg, struct err *e)

@@ -78,6 +78,8 @@ static void op_run(struct secret_op *op, store_work_fn work)
 {
 	if (op->e.code < 0)
 		loop_defer(op->book->loop, &op->task, fail_now, op);
+	else if (work == rows_get || work == rows_open)
+		store_read(op->book->store, work, op_end, op);
 	else
 		store_run(op->book->store, work, op_end, op);
 }

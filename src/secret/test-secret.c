@@ -1,10 +1,11 @@
 #include "secret/secret.h"
 #include "loop/loop.h"
 
+#include "database.h"
 #include "test.h"
 
 struct scratch {
-	char dir[40], url[64];
+	char dir[40], url[256];
 	struct loop *loop;
 	struct store *store;
 	struct secret_book *book;
@@ -38,7 +39,7 @@ static int scratch_open(struct scratch *s, struct err *e)
 	(void)snprintf(s->dir, sizeof s->dir, "/tmp/atoll-secret-XXXXXX");
 	if (!mkdtemp(s->dir))
 		return -errno;
-	(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+	(void)database_url(s->dir, s->url, sizeof s->url);
 	r = loop_new(&s->loop, e);
 	if (r >= 0)
 		r = store_open(s->loop, s->url, &s->store, e);

@@ -1,0 +1,20 @@
+/* collect - one file of a sandbox becomes an artifact: read from its guest, written beside others,
+ * digested on the way. What does not fit is not kept. */
+#pragma once
+
+#include "execution/execution-internal.h"
+
+struct collected {
+	char id[UUID_SIZE], sha256[2 * SHA256_SIZE + 1];
+	int64_t bytes;
+};
+typedef void (*collect_fn)(void *arg, int r, const struct collected *file, const struct err *e);
+/* -ENOENT: no such file. -EFBIG: larger than max_bytes. */
+void collect_file(struct execution_book *book, const char *sandbox_id, struct str path,
+	const char *user, int64_t max_bytes, collect_fn fn, void *arg);
+
+/* Names of files in a directory that match the pattern, as whole paths; for each, then done. */
+typedef void (*collect_list_fn)(void *arg, struct str path);
+void collect_list(struct execution_book *book, const char *sandbox_id, struct str pattern,
+	const char *user, collect_list_fn each, done_fn done, void *arg);
+bool collect_is_pattern(struct str path);
