@@ -9,7 +9,8 @@ enum {
 struct row {
 	struct list node;
 	int64_t at_us;
-	char *actor, *kind, *team_id, *subject, *cause, *data; /* the latter three may be NULL */
+	char *actor, *kind, *subject, *data;
+	char *team_id, *agent_id, *task_id, *cause; /* each may be NULL */
 };
 
 struct batch {                   /* the job's, while it is written */
@@ -30,6 +31,8 @@ static void row_free(struct row *row)
 	free(row->actor);
 	free(row->kind);
 	free(row->team_id);
+	free(row->agent_id);
+	free(row->task_id);
 	free(row->subject);
 	free(row->cause);
 	free(row->data);
@@ -61,7 +64,11 @@ static int write_rows(struct store_tx *tx, void *arg, struct err *e)
 		const struct row *row = container_of(node, struct row, node);
 		struct store_event event = { row->actor, row->kind, row->subject,
 			str_of(row->data) };
-		struct store_cause cause = { row->at_us, row->team_id, row->cause };
+		struct store_cause cause = { .at_us = row->at_us,
+			.team_id = row->team_id,
+			.agent_id = row->agent_id,
+			.task_id = row->task_id,
+			.text = row->cause };
 
 		r = store_add_caused_event(tx, &event, &cause, e);
 	}
@@ -105,7 +112,7 @@ static void written(void *arg, int r, const struct err *e)
 static void start_batch(struct observe_log *log)
 {
 	log->batch = take_waiting(log);
-	store_run(log->store, write_rows, written, log->batch);
+	store_record(log->store, write_rows, written, log->batch);
 }
 
 struct observe_log *observe_log_free(struct observe_log *log)
@@ -147,6 +154,8 @@ void observe_event(struct observe_log *log, const struct observe_event *event)
 	row->kind = xstrdup(event->kind);
 	row->subject = xstrdup(event->subject);
 	row->team_id = dup_or_null(event->team_id);
+	row->agent_id = dup_or_null(event->agent_id);
+	row->task_id = dup_or_null(event->task_id);
 	row->cause = dup_or_null(event->cause);
 	row->data =
 		strndup(event->data.n ? event->data.p : "{}", event->data.n ? event->data.n : 2);

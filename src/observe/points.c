@@ -145,5 +145,5 @@ void observe_team(struct store *store, const char *team_id, int64_t from_us, int
 	s->points = XNEW_N(struct observe_point, s->n_points);
 	s->fn = fn;
 	s->arg = arg;
-	store_run(store, look, looked, s);
+	store_read(store, look, looked, s);
 }

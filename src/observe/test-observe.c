@@ -1,10 +1,11 @@
 #include "observe/observe.h"
 #include "loop/loop.h"
 
+#include "database.h"
 #include "test.h"
 
 struct scratch {
-	char dir[40], url[64];
+	char dir[40], url[256];
 	struct loop *loop;
 	struct store *store;
 	struct observe_point points[OBSERVE_MAX_POINTS];
@@ -43,7 +44,7 @@ static int scratch_open(struct scratch *s, struct err *e)
 	(void)snprintf(s->dir, sizeof s->dir, "/tmp/atoll-observe-XXXXXX");
 	if (!mkdtemp(s->dir))
 		return -errno;
-	(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+	(void)database_url(s->dir, s->url, sizeof s->url);
 	r = loop_new(&s->loop, e);
 	if (r >= 0)
 		r = store_open(s->loop, s->url, &s->store, e);

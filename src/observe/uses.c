@@ -60,5 +60,5 @@ void observe_templates(struct store *store, const char *team_id, observe_uses_fn
 	(void)snprintf(uses->team_id, sizeof uses->team_id, "%s", team_id);
 	uses->fn = fn;
 	uses->arg = arg;
-	store_run(store, look, looked, uses);
+	store_read(store, look, looked, uses);
 }

@@ -1,0 +1,109 @@
+"""`atoll events`, `audit` and `usage` against a server that is restarted under them."""
+import csv
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from harness.sandbox import Sandbox
+from harness.server import Server
+from harness.v1 import Api
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+ATOLL = BUILD / 'atoll'
+
+
+class Events(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-cli-events-')
+        cls.addClassCleanup(scratch.cleanup)
+        pathlib.Path(scratch.name).chmod(0o755)
+        cls.server = Server(BUILD, scratch.name, '--pool', '2', '--stop-sandboxes', '--price-vcpu-hour', '1')
+        cls.addClassCleanup(cls.server.stop)
+        cls.server.start()
+        cls.api = Api(cls.server)
+        cls.env = {**os.environ, **cls.server.env()}
+
+    def atoll(self, *words, code=0):
+        done = subprocess.run([ATOLL, *words], capture_output=True, text=True, env=self.env, check=False,
+                              stdin=subprocess.DEVNULL, timeout=60)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout
+
+    def set_secrets(self, n, name='cli'):
+        for i in range(n):
+            self.api.ask('PUT', f'/secrets/{name}', {'value': f'value-{i}'})
+
+    def test_the_newest_are_listed_as_they_happened(self):
+        self.set_secrets(5)
+        shown = json.loads(self.atoll('events', '--json', '--limit', '3', '--kind', 'secret.'))
+        stored = self.api.events(kind='secret.')
+        self.assertEqual([e['seq'] for e in shown], [e['seq'] for e in stored[-3:]])
+        table = self.atoll('events', '--limit', '2').splitlines()
+        self.assertEqual([int(row.split('\t')[0]) for row in table], [e['seq'] for e in self.api.events()[-2:]])
+        self.assertEqual(self.atoll('events', '-q', '--limit', '1').strip(), str(self.api.events()[-1]['seq']))
+        after = json.loads(self.atoll('events', '--json', '--after', str(stored[-3]['seq']), '--kind', 'secret.'))
+        self.assertEqual([e['seq'] for e in after], [e['seq'] for e in stored[-2:]])
+
+    def test_following_goes_on_over_a_restart(self):
+        start = self.api.events()[-1]['seq']
+        follower = subprocess.Popen([ATOLL, 'events', '--follow', '--json', '--after', str(start)],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.stderr.close)
+        for kill in (False, True, False):
+            self.set_secrets(4, 'followed')
+            if kill:
+                self.server.kill()
+            else:
+                self.server.stop()
+            self.server.start()
+        self.set_secrets(3, 'followed')
+        wanted = [e['seq'] for e in self.api.events(after=start)]
+        seen = [json.loads(follower.stdout.readline())['seq'] for _ in wanted]
+        self.assertEqual(seen, wanted)
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(20), 130)
+        self.assertEqual(follower.stdout.read(), '')
+
+    def test_a_follower_that_may_not_says_so(self):
+        files, _ = self.api.key_for(scopes=['files'])
+        done = subprocess.run([ATOLL, 'events', '-f', '--json'], capture_output=True, text=True, check=False,
+                              env={**self.env, 'E2B_API_KEY': files.key}, timeout=30)
+        self.assertEqual(done.returncode, 4)
+        self.assertEqual(json.loads(done.stdout)['code'], 'unauthorized')
+
+    def test_audit_is_listed_and_exported(self):
+        self.set_secrets(3, 'audited')
+        rows = json.loads(self.atoll('audit', '--json', '--kind', 'secret.', '--limit', '1000'))
+        self.assertEqual([r['seq'] for r in rows], sorted((r['seq'] for r in rows), reverse=True))
+        table = list(csv.DictReader(io.StringIO(self.atoll('audit', '--export', 'csv', '--kind', 'secret.'))))
+        self.assertEqual([int(r['seq']) for r in table], [r['seq'] for r in rows])
+        lines = self.atoll('audit', '--export', 'ndjson', '--kind', 'secret.', '--from', '1h').splitlines()
+        self.assertEqual([json.loads(line)['seq'] for line in lines], [r['seq'] for r in rows])
+        self.assertEqual(json.loads(self.atoll('audit', '--json', '--actor', 'nobody')), [])
+        self.assertEqual(json.loads(self.atoll('audit', '--json', '--to', '2020-01-01T00:00:00Z')), [])
+        self.atoll('audit', '--export', 'xml', code=2)
+        self.atoll('audit', '--from', 'yesterday', code=2)
+
+    def test_usage_is_summed_up(self):
+        with Sandbox(env=self.server.env()):
+            time.sleep(1)
+        usage = json.loads(self.atoll('usage', '--json', '--by', 'template'))
+        self.assertEqual([i['template'] for i in usage['items']], ['base'])
+        self.assertGreater(usage['total']['cost'], 0)
+        table = [line.split('\t') for line in self.atoll('usage', '--by', 'template', '--since', '1d').splitlines()]
+        self.assertEqual([row[0] for row in table], ['base', 'total'])
+        self.assertEqual(table[0][1:], table[1][1:])
+        self.assertIn('USD', table[1][-1])
+        self.atoll('usage', '--by', 'colour', code=1)
+
+
+if __name__ == '__main__':
+    unittest.main()
