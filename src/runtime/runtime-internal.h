@@ -1,6 +1,7 @@
 /* What an engine provides. */
 #pragma once
 
+#include "runtime/breaker.h"
 #include "runtime/runtime.h"
 
 struct runtime_ops {
@@ -23,6 +24,7 @@ struct runtime_ops {
 		done_fn done, void *arg);
 	int (*egress_sockets)(const struct runtime *rt, struct runtime_egress *ret, struct err *e);
 	const char *(*find_address)(const struct runtime *rt, uint32_t address);
+	void (*used)(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg);
 	void (*denied)(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg);
 };
 
@@ -37,4 +39,9 @@ struct runtime { /* first member of every implementation */
 	void *lost_arg;
 	runtime_denial_fn on_denied;
 	void *on_denied_arg;
+	struct breaker breaker; /* of what it is asked to create */
+	runtime_breaker_fn on_breaker;
+	void *on_breaker_arg;
+	struct list tries; /* that wait; next NULL: there were none yet */
+	bool is_stopping;
 };

@@ -1,4 +1,5 @@
 #include "runtime/runtime-internal.h"
+#include "base/fault.h"
 #include "warden/proto.h"
 
 struct runtime *runtime_free(struct runtime *rt)
@@ -64,10 +65,105 @@ const char *runtime_mount_problem(struct str path)
 	return warden_path_problem(path);
 }
 
+/* ---- creating, through the breaker ---- */
+
+const char *runtime_breaker_name(enum runtime_breaker_state state)
+{
+	static const char *const names[] = {
+		[RUNTIME_BREAKER_CLOSED] = "closed",
+		[RUNTIME_BREAKER_HALF_OPEN] = "half_open",
+		[RUNTIME_BREAKER_OPEN] = "open",
+	};
+
+	return names[state];
+}
+
+void runtime_breaker(const struct runtime *rt, struct runtime_breaker *ret)
+{
+	breaker_look(&rt->breaker, loop_now_ms(rt->loop), ret);
+}
+
+int64_t runtime_retry_s(const struct runtime_set *set)
+{
+	struct runtime_breaker breaker;
+	int64_t longest = 0;
+
+	for (size_t i = 0; i < set->n; i++) {
+		runtime_breaker(set->v[i], &breaker);
+		longest = MAX(longest, breaker.retry_s);
+	}
+	return longest;
+}
+
+void runtime_on_breaker(struct runtime *rt, runtime_breaker_fn fn, void *arg)
+{
+	rt->on_breaker = fn;
+	rt->on_breaker_arg = arg;
+}
+
+static void tell_breaker(struct runtime *rt)
+{
+	if (rt->on_breaker)
+		rt->on_breaker(rt->on_breaker_arg, rt);
+}
+
+struct creation {
+	struct runtime *rt;
+	struct loop_task task;
+	struct err e;
+	done_fn done;
+	void *arg;
+};
+
+static void created(void *arg, int r, const struct err *e)
+{
+	struct creation *c = arg;
+	bool is_ours = runtime_fault_of(r) == RUNTIME_FAULT_PASSING;
+
+	if (breaker_note(&c->rt->breaker, loop_now_ms(c->rt->loop), r, is_ours, e))
+		tell_breaker(c->rt);
+	c->done(c->arg, r, e);
+	free(c);
+}
+
+static void tell_refused(void *arg)
+{
+	struct creation *c = arg;
+
+	c->done(c->arg, c->e.code, &c->e);
+	free(c);
+}
+
+static void tell_fault(void *arg)
+{
+	struct creation *c = arg;
+
+	created(c, c->e.code, &c->e);
+}
+
 void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done, void *arg)
 {
+	enum runtime_breaker_state before = rt->breaker.state;
+	struct creation *c = XNEW(struct creation);
+	int fault = (int)fault_value(FAULT_CREATE_ERRNO);
+
 	assert(spec->id && spec->template_name && spec->limits);
-	rt->ops->create(rt, spec, done, arg);
+	c->rt = rt;
+	c->done = done;
+	c->arg = arg;
+	if (breaker_admit(&rt->breaker, loop_now_ms(rt->loop), &c->e) < 0) {
+		(void)err_wrap(&c->e, c->e.code, "runtime '%s'", rt->ops->name);
+		loop_defer(rt->loop, &c->task, tell_refused, c);
+		return;
+	}
+	if (rt->breaker.state != before)
+		tell_breaker(rt);
+	if (fault_strikes(FAULT_CREATE_EVERY)) {
+		(void)err_set(&c->e, fault ? -fault : -EIO, "a test made this creation fail");
+		loop_defer(rt->loop, &c->task, tell_fault, c);
+		return;
+	}
+	rt->ops->create(rt, spec, created, c);
 }
 
 void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg)
@@ -140,6 +236,11 @@ void runtime_on_denied(struct runtime *rt, runtime_denial_fn fn, void *arg)
 {
 	rt->on_denied = fn;
 	rt->on_denied_arg = arg;
+}
+
+void runtime_used(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg)
+{
+	rt->ops->used(rt, id, fn, arg);
 }
 
 void runtime_denied(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg)

@@ -88,8 +88,59 @@ int runtime_ready(const struct runtime *rt, struct err *e);
 
 /* Done when the guest serves. A failure leaves nothing behind. -ENOENT: no such template.
  * -EOPNOTSUPP: the host lacks what this runtime needs. -ESTALE: a volume is gone. -ENOTDIR: a
- * volume's path is taken by something else than a directory. */
+ * volume's path is taken by something else than a directory. -EHOSTDOWN: its breaker is open. */
 void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn done, void *arg);
+/* Whose fault a failure of it was. */
+enum runtime_fault {
+	RUNTIME_FAULT_NONE,    /* r >= 0 */
+	RUNTIME_FAULT_REQUEST, /* what was asked for cannot be had */
+	RUNTIME_FAULT_LASTING, /* the runtime's, and the same again would fail again */
+	RUNTIME_FAULT_PASSING, /* the runtime's, and the same again may do */
+};
+enum runtime_fault runtime_fault_of(int r);
+
+/* ---- when a runtime fails ---- */
+
+/* What a runtime is asked to create goes through a breaker of its own: when most of it fails by the
+ * runtime's fault, it is left alone for a while and runtime_create ends in -EHOSTDOWN at once; then
+ * one creation tells whether it works again. */
+enum runtime_breaker_state {
+	RUNTIME_BREAKER_CLOSED, /* it works */
+	RUNTIME_BREAKER_HALF_OPEN,
+	RUNTIME_BREAKER_OPEN,
+};
+struct runtime_breaker {
+	enum runtime_breaker_state state;
+	int64_t failures; /* in the last half minute */
+	int64_t refused;  /* since it opened */
+	int64_t retry_s;  /* when it is worth to ask again; 0: now */
+	struct err why;   /* what opened it */
+};
+void runtime_breaker(const struct runtime *rt, struct runtime_breaker *ret);
+const char *runtime_breaker_name(enum runtime_breaker_state state); /* "closed" ... */
+/* The longest that any of these asks to wait for; 0: none does. */
+int64_t runtime_retry_s(const struct runtime_set *set);
+/* Called when the state changes. */
+typedef void (*runtime_breaker_fn)(void *arg, const struct runtime *rt);
+void runtime_on_breaker(struct runtime *rt, runtime_breaker_fn fn, void *arg);
+
+/* Asks until it is done: what fails for a moment is asked for again, three times in all, after a
+ * second, three seconds and so on; what is wrong with the request, or will not pass, is not. */
+struct runtime_tries {
+	/* One attempt; it may be made again on a later turn. */
+	void (*ask)(void *arg, done_fn done, void *done_arg);
+	/* Each that failed, from 1; in again_ms comes the next, or none if it is negative. NULL:
+	 * nobody wants to know. */
+	void (*failed)(void *arg, int attempt, int64_t again_ms, const struct err *e);
+	done_fn done; /* as the last attempt ended */
+	void *arg;
+	int64_t deadline_ms; /* loop_now_ms's: none begins later; 0: none such */
+	int64_t first_ms;    /* the first pause; 0: a second */
+};
+void runtime_try(struct runtime *rt, const struct runtime_tries *tries);
+/* The server stops: nothing is tried again; who waits for that hears of the last failure. */
+void runtime_stop_trying(const struct runtime_set *set);
+
 /* Done when nothing is left. -ENOENT: there was nothing. */
 void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg);
 /* The one data door: a non-blocking descriptor to a port inside, connected or still connecting
@@ -105,11 +156,21 @@ void runtime_list(struct runtime *rt, runtime_each_fn each, done_fn done, void *
 void runtime_pause(struct runtime *rt, const char *id, done_fn done, void *arg);
 void runtime_resume(struct runtime *rt, const char *id, done_fn done, void *arg);
 /* Keeps the disk as it is now under a name ([a-z0-9]+, new). The sandbox stands still for
- * milliseconds and loses no process and no stream; a paused one stays paused. */
+ * milliseconds and loses no process and no stream; a paused one stays paused. On success r is how
+ * many MiB the image takes, shared with others or not. */
 void runtime_save(struct runtime *rt, const char *id, const char *image, done_fn done, void *arg);
 void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *arg);
 /* Every saved image, then done. */
 void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
+
+/* What the kernel has counted of a running or frozen one since it was booted: processor time, and
+ * what it has sent over its network. -ENOENT, -EOPNOTSUPP. */
+struct runtime_used {
+	int64_t cpu_us, sent_bytes;
+};
+typedef void (
+	*runtime_used_fn)(void *arg, int r, const struct runtime_used *used, const struct err *e);
+void runtime_used(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg);
 
 /* ---- the network ---- */
 

@@ -22,8 +22,8 @@ enum {
 static void op_try(void *arg)
 {
 	struct op *op = arg;
-	struct live *live =
-		live_find(op->book, op->team_id[0] ? op->team_id : NULL, str_of(op->id));
+	struct sandbox_owner who = { op->team_id, op->agent_id };
+	struct live *live = live_find(op->book, op->team_id[0] ? &who : NULL, str_of(op->id));
 
 	if (live && !live_is_settled(live)) {
 		op->waited_for = live->view.state;
@@ -33,14 +33,17 @@ static void op_try(void *arg)
 	}
 }
 
-void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
-	void (*run)(struct op *op, struct live *live))
+void op_start(struct op *op, struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id, void (*run)(struct op *op, struct live *live))
 {
+	assert(!who || who->team_id[0]); /* an empty one would be anybody's */
 	op->book = book;
 	op->run = run;
 	op->waited_for = SANDBOX_RUNNING;
 	list_init(&op->node);
-	(void)snprintf(op->team_id, sizeof op->team_id, "%s", team_id ? team_id : "");
+	(void)snprintf(op->team_id, sizeof op->team_id, "%s", who ? who->team_id : "");
+	(void)snprintf(op->agent_id, sizeof op->agent_id, "%s",
+		who && who->agent_id ? who->agent_id : "");
 	(void)snprintf(op->id, sizeof op->id, "%.*s", STR_ARG(id));
 	if (id.n >= sizeof op->id)
 		op->id[0] = '\0'; /* no sandbox is called so, and none may match a part of it */
@@ -72,9 +75,13 @@ static void wake_waiters(struct live *live)
 
 void live_settle(struct live *live, enum sandbox_state state)
 {
+	if (state == SANDBOX_PAUSED)
+		live->late_pauses = 0;
 	live->view.state = state;
 	if (state == SANDBOX_RUNNING)
 		live_arm(live);
+	else
+		queue_kick(live->book);
 	wake_waiters(live);
 }
 
@@ -86,6 +93,7 @@ struct pause {
 	bool keep_memory, or_files;
 	int64_t began_us;
 	uint64_t asker; /* 0: nobody who could ask again */
+	char actor[SANDBOX_TEAM_SIZE], cause[128];
 	char image[SANDBOX_ID_SIZE];
 	struct err e;
 	done_fn done;
@@ -117,7 +125,7 @@ static void pause_undone(void *arg, int r, const struct err *e)
 static void pause_failed(struct pause *p, const struct err *e)
 {
 	p->e = *e;
-	log_error("sandbox.pause_failed", "sandbox=%s err=%s", p->live->view.id,
+	log_error("sandbox.pause_failed", "%s err=%s", live_name(&p->live->view),
 		log_quote(str_of(e->msg)));
 	runtime_resume(p->live->runtime, p->live->view.id, pause_undone, p);
 }
@@ -143,7 +151,7 @@ static void pause_complete(void *arg, int r, const struct err *e)
 
 	(void)r;
 	(void)e;
-	log_info("sandbox.paused", "sandbox=%s memory=%d us=%" PRId64, p->live->view.id,
+	log_info("sandbox.paused", "%s memory=%d us=%" PRId64, live_name(&p->live->view),
 		p->keep_memory, time_now_us() - p->began_us);
 	CRASH_POINT("pause.complete");
 	p->live->paused_ms = time_now_ms();
@@ -158,22 +166,34 @@ static void pause_recorded(void *arg, int r, const struct err *e)
 	CRASH_POINT("pause.recorded");
 	if (r < 0) {
 		p->live->view.image[0] = '\0';
+		p->live->view.run.ended_us = 0;
 		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 		pause_failed(p, e);
-	} else if (p->keep_memory) {
+		return;
+	}
+	run_end(&p->live->view);
+	if (p->keep_memory) {
 		pause_complete(p, 0, NULL);
 	} else {
 		runtime_destroy(p->live->runtime, p->live->view.id, pause_complete, p);
 	}
 }
 
-static void pause_record(struct pause *p)
+static void pause_counted(struct live *live, void *arg)
 {
-	struct sandbox *sb = &p->live->view;
+	struct pause *p = arg;
+	struct sandbox *sb = &live->view;
 
+	sb->run.ended_us = run_end_us(sb);
 	sb->paused_us = time_wall_us();
 	(void)snprintf(sb->image, sizeof sb->image, "%s", p->image);
-	rows_paused(p->op.book->config.store, sb, p->image, pause_recorded, p);
+	rows_paused(p->op.book->config.store, sb, p->actor, p->cause, pause_recorded, p);
+}
+
+/* It stands still: what it has used until now is all of this run. */
+static void pause_record(struct pause *p)
+{
+	live_count(p->live, pause_counted, p);
 }
 
 static void pause_saved(void *arg, int r, const struct err *e)
@@ -269,6 +289,7 @@ static void pause_run(struct op *op, struct live *live)
 	p->began_us = time_now_us();
 	memset(live->told, 0, sizeof live->told);
 	live->view.state = SANDBOX_PAUSING;
+	live->view.change_clock_us = p->began_us;
 	loop_timer_cancel(&live->timer);
 	runtime_pause(live->runtime, live->view.id, pause_frozen, p);
 }
@@ -283,7 +304,7 @@ static uint64_t name_asker(struct str asker)
 	return asker.n ? hash | 1 : 0;
 }
 
-void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_pause(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	const struct sandbox_pause *how, done_fn done, void *arg)
 {
 	struct pause *p = XNEW(struct pause);
@@ -291,10 +312,12 @@ void sandbox_pause(struct sandbox_book *book, const char *team_id, struct str id
 	p->keep_memory = how->keep_memory;
 	p->or_files = how->or_files;
 	p->asker = name_asker(how->asker);
+	(void)snprintf(p->actor, sizeof p->actor, "%s", how->actor ? how->actor : "system");
+	(void)snprintf(p->cause, sizeof p->cause, "%s", how->cause ? how->cause : "");
 	p->done = done;
 	p->arg = arg;
 	book->in_flight++;
-	op_start(&p->op, book, team_id, id, pause_run);
+	op_start(&p->op, book, who, id, pause_run);
 }
 
 /* ---- resume ---- */
@@ -303,6 +326,7 @@ struct resume {
 	struct op op;
 	struct live *live;
 	struct sandbox_resume how;
+	char actor[SANDBOX_TEAM_SIZE];
 	int64_t began_us;
 	char image[SANDBOX_ID_SIZE]; /* booted from: to be removed afterwards */
 	bool was_joined;             /* it runs, because somebody else resumed it meanwhile */
@@ -322,7 +346,7 @@ static void resume_failed(struct resume *p, int r, const struct err *e)
 {
 	struct err mine = *e;
 
-	log_error("sandbox.resume_failed", "sandbox=%s err=%s", p->live->view.id,
+	log_error("sandbox.resume_failed", "%s err=%s", live_name(&p->live->view),
 		log_quote(str_of(e->msg)));
 	/* Its memory is gone only if the runtime says so; its disk image is still there. */
 	if (r == -ENOENT && !p->live->view.image[0])
@@ -340,11 +364,11 @@ static void resume_recorded(void *arg, int r, const struct err *e)
 
 	CRASH_POINT("resume.recorded");
 	if (r < 0)
-		log_error("sandbox.row_failed", "sandbox=%s err=%s", p->live->view.id,
+		log_error("sandbox.row_failed", "sandbox_id=%s err=%s", p->live->view.id,
 			log_quote(str_of(e->msg)));
 	if (p->image[0])
 		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
-	log_info("sandbox.resumed", "sandbox=%s us=%" PRId64, p->live->view.id,
+	log_info("sandbox.resumed", "%s us=%" PRId64, live_name(&p->live->view),
 		time_now_us() - p->began_us);
 	p->live->resumed_ms = time_now_ms();
 	live_settle(live, SANDBOX_RUNNING);
@@ -375,19 +399,52 @@ static void resume_running(void *arg, int r, const struct err *e)
 		resume_failed(p, r, e);
 		return;
 	}
-	sb->run_started_us = time_wall_us();
+	sb->run_started_us = book_wall_us(p->op.book);
+	run_begin(sb, p->live->was_booted);
 	sb->end_us = sb->run_started_us +
 		     MIN(p->how.timeout_s, p->op.book->config.limits.max_timeout_s) * 1000000;
+	sb->end_us = MIN(sb->end_us, live_latest_us(p->live));
+	health_reset(p->live);
+	live_used(p->live);
 	sb->paused_us = 0;
 	set_auto_pause(sb, p->how.auto_pause);
 	sb->image[0] = '\0';
-	rows_resumed(p->op.book->config.store, sb, resume_recorded, p);
+	rows_resumed(p->op.book->config.store, sb, p->actor, resume_recorded, p);
+}
+
+static void resume_ask(void *arg, done_fn done, void *done_arg)
+{
+	struct resume *p = arg;
+
+	if (p->live->was_booted)
+		live_boot(p->live, p->image, done, done_arg);
+	else
+		runtime_resume(p->live->runtime, p->live->view.id, done, done_arg);
+}
+
+static void resume_attempt_failed(void *arg, int n, int64_t again_ms, const struct err *e)
+{
+	const struct resume *p = arg;
+	const struct attempt what = { "resume", n, again_ms };
+
+	attempt_failed(p->live, &what, e);
+}
+
+static void resume_try(struct resume *p)
+{
+	const struct runtime_tries tries = { .ask = resume_ask,
+		.failed = resume_attempt_failed,
+		.done = resume_running,
+		.arg = p,
+		.deadline_ms = time_now_ms() + TRY_MS };
+
+	runtime_try(p->live->runtime, &tries);
 }
 
 static void resume_boot(struct resume *p)
 {
 	(void)snprintf(p->image, sizeof p->image, "%s", p->live->view.image);
-	live_boot(p->live, p->image, resume_running, p);
+	resume_try(p);
 }
 
 /* A fresh boot is wanted of one whose memory was kept: its disk is saved, then it is as if it had
@@ -423,7 +480,7 @@ static void cold_saved(void *arg, int r, const struct err *e)
 		return;
 	}
 	(void)snprintf(p->live->view.image, sizeof p->live->view.image, "%s", p->image);
-	rows_paused(p->op.book->config.store, &p->live->view, p->image, cold_recorded, p);
+	rows_paused(p->op.book->config.store, &p->live->view, p->actor, "", cold_recorded, p);
 }
 
 static void connect_recorded(void *arg, int r, const struct err *e)
@@ -446,8 +503,8 @@ static void connect_recorded(void *arg, int r, const struct err *e)
 static void connect_running(struct resume *p)
 {
 	struct sandbox *sb = &p->live->view;
-	int64_t latest_us = sb->run_started_us + p->op.book->config.limits.max_timeout_s * 1000000;
-	int64_t end_us = MIN(time_wall_us() + p->how.timeout_s * 1000000, latest_us);
+	int64_t latest_us = live_latest_us(p->live);
+	int64_t end_us = MIN(book_wall_us(p->op.book) + p->how.timeout_s * 1000000, latest_us);
 
 	if (end_us <= sb->end_us) {
 		resume_end(p, 0, NULL);
@@ -463,13 +520,22 @@ static bool was_just_resumed(const struct live *live)
 	return live->resumed_ms && time_now_ms() - live->resumed_ms < RESUMED_TOGETHER_MS;
 }
 
+/* Its disk counts already, and so does memory that was kept. */
+static int check_room(struct sandbox_book *book, const struct live *live, struct err *e)
+{
+	struct quota_ask ask = { .team_id = live->view.team_id,
+		.memory_mb = live->view.image[0] ? live->view.limits.v[LIMIT_MEMORY] : 0 };
+
+	return quota_check(book, &ask, e);
+}
+
 /* -EEXIST, -EBUSY: it runs, and not as was asked for. -EDQUOT: one too many would run. */
 static int resume_check(const struct resume *p, const struct live *live, struct err *e)
 {
 	const char *id = live->view.id;
 
 	if (live->view.state != SANDBOX_RUNNING)
-		return quota_check(p->op.book, live->view.team_id, e);
+		return check_room(p->op.book, live, e);
 	if (p->op.waited_for == SANDBOX_RESUMING && p->how.cold && !live->was_booted)
 		return err_set(e, -EBUSY,
 			"Sandbox \"%s\" was just being resumed with its memory kept", id);
@@ -484,6 +550,7 @@ static void resume_paused(struct resume *p)
 	struct sandbox *sb = &p->live->view;
 
 	sb->state = SANDBOX_RESUMING;
+	sb->change_clock_us = p->began_us;
 	p->live->was_booted = sb->image[0] || p->how.cold;
 	if (sb->image[0]) {
 		resume_boot(p);
@@ -491,7 +558,7 @@ static void resume_paused(struct resume *p)
 		make_image_name(p->image, 'p');
 		runtime_save(runtime, sb->id, p->image, cold_saved, p);
 	} else {
-		runtime_resume(runtime, sb->id, resume_running, p);
+		resume_try(p);
 	}
 }
 
@@ -516,14 +583,15 @@ static void resume_run(struct op *op, struct live *live)
 		resume_paused(p);
 }
 
-void sandbox_connect(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_connect(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	const struct sandbox_resume *how, sandbox_resumed_fn fn, void *arg)
 {
 	struct resume *p = XNEW(struct resume);
 
 	p->how = *how;
+	(void)snprintf(p->actor, sizeof p->actor, "%s", how->actor ? how->actor : "system");
 	p->fn = fn;
 	p->arg = arg;
 	book->in_flight++;
-	op_start(&p->op, book, team_id, id, resume_run);
+	op_start(&p->op, book, who, id, resume_run);
 }

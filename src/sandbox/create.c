@@ -4,8 +4,14 @@
 #include "sandbox/sandbox-internal.h"
 
 struct creation {
+	struct list node; /* in the book's */
 	struct live *live;
-	int64_t began_us;
+	struct source source; /* for another attempt */
+	int attempts;         /* that failed */
+	bool is_unwanted;     /* who asked has gone: no more attempts */
+	int64_t began_us, asked_us, row_us,
+		run_us; /* monotonic; the latter two: how long it took */
+	char actor[SANDBOX_TEAM_SIZE];
 	int row_r, run_r; /* 1: still waiting */
 	struct err row_e, run_e;
 	struct loop_task task;
@@ -114,7 +120,7 @@ void live_boot(struct live *live, const char *image, done_fn done, void *arg)
 	}
 	f = XNEW(struct failed_boot);
 	f->e = e;
-	f->e.code = -EIO; /* its tree is gone, which is not the same as the sandbox being gone */
+	f->e.code = -ENOTRECOVERABLE; /* its tree is gone, which is not the sandbox being gone */
 	f->done = done;
 	f->arg = arg;
 	loop_defer(live->book->config.loop, &f->task, tell_failed, f);
@@ -126,6 +132,7 @@ static void finish(struct creation *c, int r, const struct err *e)
 {
 	struct sandbox_book *book = c->live ? c->live->book : NULL;
 
+	list_remove(&c->node);
 	if (r < 0 && c->live) {
 		live_forget(c->live);
 		c->live = NULL;
@@ -155,6 +162,44 @@ static void row_closed(void *arg, int r, const struct err *e)
 	finish(c, c->run_r, &c->run_e);
 }
 
+/* What it took, for those who read the log: the row and the sandbox are made at the same time. */
+static void tell_started(struct creation *c)
+{
+	const struct sandbox *sb = &c->live->view;
+	CLEANUP(buf_done) struct buf data = BUF_INIT(1024);
+	int64_t us = time_now_us() - c->began_us, quota_us = c->asked_us - c->began_us;
+	int64_t made_us = quota_us + (c->row_us > c->run_us ? c->row_us : c->run_us);
+	struct jsonw w;
+
+	jsonw_init(&w, &data);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "runtime", sb->runtime);
+	jsonw_strz(&w, "template", sb->template_name);
+	jsonw_int(&w, "us", us);
+	jsonw_int(&w, "quota_us", quota_us);
+	jsonw_int(&w, "row_us", c->row_us);
+	jsonw_int(&w, "runtime_us", c->run_us);
+	jsonw_int(&w, "ready_us", MAX(us - made_us, 0));
+	jsonw_end_object(&w);
+	observe_event(c->live->book->config.events, &(struct observe_event){ .actor = c->actor,
+							    .kind = "sandbox.started",
+							    .subject = sb->id,
+							    .team_id = sb->team_id,
+							    .agent_id = sb->agent_id,
+							    .task_id = sb->task_id,
+							    .data = buf_str(&data) });
+}
+
+/* What the attempts before it took is neither its time nor anybody's bill. */
+static void forgive(struct creation *c)
+{
+	struct sandbox *sb = &c->live->view;
+
+	run_begin(sb, true);
+	sb->end_us = book_wall_us(c->live->book) + sb->timeout_s * 1000000;
+	rows_set_end(c->live->book->config.store, sb->id, sb->end_us, done_nothing, NULL);
+}
+
 static void both_done(struct creation *c)
 {
 	struct sandbox_book *book = c->live->book;
@@ -163,16 +208,24 @@ static void both_done(struct creation *c)
 	if (c->run_r >= 0 && live->has_exited)
 		c->run_r = err_set(&c->run_e, -EIO, "it ended as soon as it had started");
 	if (c->run_r < 0 && c->row_r >= 0) {
-		rows_ended(book->config.store, live->view.id, SANDBOX_END_INFRASTRUCTURE, "system",
-			c->run_e.msg, row_closed, c);
+		run_begin(&live->view, true); /* it never ran: what is closed now was empty */
+		rows_ended(book->config.store, &live->view,
+			runtime_fault_of(c->run_r) == RUNTIME_FAULT_REQUEST
+				? SANDBOX_END_USER
+				: SANDBOX_END_INFRASTRUCTURE,
+			"system", c->run_e.msg, row_closed, c);
 	} else if (c->run_r < 0) {
-		finish(c, c->run_r, &c->run_e);
+		finish(c, c->row_r, &c->row_e);
 	} else if (c->row_r < 0) {
 		runtime_destroy(live->runtime, live->view.id, undone, c);
 	} else {
 		CRASH_POINT("create.both");
+		if (c->attempts)
+			forgive(c);
+		live_used(live);
 		live_settle(live, SANDBOX_RUNNING);
-		log_info("sandbox.created", "sandbox=%s template=%s us=%" PRId64, live->view.id,
+		tell_started(c);
+		log_info("sandbox.created", "%s template=%s us=%" PRId64, live_name(&live->view),
 			live->view.template_name, time_now_us() - c->began_us);
 		finish(c, 0, NULL);
 	}
@@ -184,6 +237,7 @@ static void row_done(void *arg, int r, const struct err *e)
 
 	CRASH_POINT("create.row");
 	c->row_r = r;
+	c->row_us = time_now_us() - c->asked_us;
 	if (r < 0)
 		c->row_e = *e;
 	if (c->run_r <= 0)
@@ -196,7 +250,7 @@ static void row_done(void *arg, int r, const struct err *e)
 static int infrastructure(int r)
 {
 	if (r >= 0 || r == -ENOSPC || r == -EPIPE || r == -EAGAIN || r == -ETIMEDOUT ||
-		r == -EOPNOTSUPP || r == -ESTALE || r == -ENOTDIR || r == -E2BIG)
+		r == -EOPNOTSUPP || r == -ESTALE || r == -ENOTDIR || r == -E2BIG || r == -EHOSTDOWN)
 		return r;
 	return -EIO;
 }
@@ -207,12 +261,57 @@ static void run_done(void *arg, int r, const struct err *e)
 
 	CRASH_POINT("create.run");
 	c->run_r = infrastructure(r);
+	c->run_us = time_now_us() - c->asked_us;
 	if (r < 0) {
 		c->run_e = *e;
 		c->run_e.code = c->run_r;
 	}
 	if (c->row_r <= 0)
 		both_done(c);
+}
+
+static void creation_ask(void *arg, done_fn done, void *done_arg)
+{
+	struct creation *c = arg;
+	struct err e = { 0 };
+
+	if (!c->is_unwanted && c->row_r >= 0) {
+		boot(c->live, &c->source.t, c->source.image, done, done_arg);
+		return;
+	}
+	(void)err_set(&e, -ECANCELED, "it is not tried again: %s",
+		c->is_unwanted ? "who asked for it has gone" : c->row_e.msg);
+	tell_later(c->live->book, &e, done, done_arg);
+}
+
+static void creation_failed(void *arg, int n, int64_t again_ms, const struct err *e)
+{
+	struct creation *c = arg;
+	const struct attempt what = { "create", n, again_ms };
+
+	c->attempts = n;
+	attempt_failed(c->live, &what, e);
+}
+
+static void creation_try(struct creation *c)
+{
+	const struct runtime_tries tries = { .ask = creation_ask,
+		.failed = creation_failed,
+		.done = run_done,
+		.arg = c,
+		.deadline_ms = time_now_ms() + TRY_MS };
+
+	runtime_try(c->live->runtime, &tries);
+}
+
+void creations_unwanted(struct sandbox_book *book, const void *arg)
+{
+	LIST_EACH(&book->creations, node)
+	{
+		struct creation *c = container_of(node, struct creation, node);
+
+		c->is_unwanted |= c->arg == arg;
+	}
 }
 
 static void fail_now(void *arg)
@@ -224,45 +323,23 @@ static void fail_now(void *arg)
 
 /* ---- what is asked for ---- */
 
-static int64_t count_of_team(const struct sandbox_book *book, const char *team_id)
-{
-	const struct live *live;
-	int64_t n = 0;
-	size_t at = 0;
-
-	while ((live = map_next(&book->by_id, &at)))
-		n += live->view.state != SANDBOX_ENDING && live->view.state != SANDBOX_PAUSED &&
-		     strcmp(live->view.team_id, team_id) == 0;
-	return n;
-}
-
-int quota_check(const struct sandbox_book *book, const char *team_id, struct err *e)
-{
-	int64_t max = book->config.limits.max_running;
-
-	if (count_of_team(book, team_id) < max)
-		return 0;
-	return err_set(e, -EDQUOT,
-		"you have reached the maximum number of concurrent E2B sandboxes (%" PRId64
-		"): kill one, or start the server with a higher --max-sandboxes",
-		max);
-}
-
-static int check(struct sandbox_book *book, const struct sandbox_spec *spec, struct err *e)
+static int check_time(const struct sandbox_book *book, const struct sandbox_spec *spec,
+	struct err *e)
 {
 	const struct sandbox_limits *limits = &book->config.limits;
 
 	if (spec->timeout_s < 1 || spec->timeout_s > limits->max_timeout_s)
 		return err_set(e, -ERANGE, "timeout must be from 1 to %" PRId64 " seconds",
 			limits->max_timeout_s);
-	return quota_check(book, spec->team_id, e);
+	return 0;
 }
 
 int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
 	struct source *ret, struct err *e)
 {
+	const struct sandbox_owner who = { spec->team_id, spec->bound_agent };
 	const struct sandbox_snapshot *snap =
-		sandbox_find_snapshot(book, spec->team_id, spec->template_name);
+		sandbox_find_snapshot(book, &who, spec->template_name);
 	int r;
 
 	*ret = (struct source){ 0 };
@@ -296,8 +373,14 @@ static int keep_options(struct live *live, const struct sandbox_options *from)
 	*to = *from;
 	to->network = live_keep_str(live, from->network);
 	to->mask_host = live_keep_str(live, from->mask_host);
+	to->https_ports = live_keep_str(live, from->https_ports);
+	to->secrets = live_keep_str(live, from->secrets);
+	to->request = live_keep_str(live, from->request);
 	to->mounts = mounts_keep(live->arena, from);
-	return to->network.p && to->mask_host.p && to->mounts ? 0 : -E2BIG;
+	return to->network.p && to->mask_host.p && to->https_ports.p && to->secrets.p &&
+			       to->request.p && to->mounts
+		       ? 0
+		       : -E2BIG;
 }
 
 static int choose_limits(const struct sandbox_spec *spec, const struct source *source,
@@ -316,6 +399,32 @@ static int choose_limits(const struct sandbox_spec *spec, const struct source *s
 	return r;
 }
 
+int create_ask(const struct sandbox_spec *spec, const struct source *source, struct quota_ask *ask,
+	struct err *e)
+{
+	struct limit_set limits = { 0 };
+	int r = choose_limits(spec, source, &limits, e);
+
+	*ask = (struct quota_ask){ .team_id = spec->team_id,
+		.is_new = true,
+		.memory_mb = limits.v[LIMIT_MEMORY],
+		.disk_mb = limits.v[LIMIT_DISK] };
+	return r;
+}
+
+static int check(struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, struct err *e)
+{
+	struct quota_ask ask;
+	int r = check_time(book, spec, e);
+
+	if (r >= 0)
+		r = sweep_check_age(book, &spec->options, e);
+	if (r >= 0)
+		r = create_ask(spec, source, &ask, e);
+	return r < 0 ? r : quota_check(book, &ask, e);
+}
+
 static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *spec,
 	const struct source *source, struct err *e)
 {
@@ -330,9 +439,15 @@ static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *
 	(void)snprintf(sb->template_id, sizeof sb->template_id, "%s", source->t.id);
 	(void)snprintf(sb->template_name, sizeof sb->template_name, "%s", source->t.name);
 	(void)snprintf(sb->base_template, sizeof sb->base_template, "%s", source->base_template);
+	(void)snprintf(sb->agent_id, sizeof sb->agent_id, "%s",
+		spec->agent_id ? spec->agent_id : "");
+	(void)snprintf(sb->task_id, sizeof sb->task_id, "%s", spec->task_id ? spec->task_id : "");
+	(void)snprintf(sb->traceparent, sizeof sb->traceparent, "%s",
+		spec->traceparent ? spec->traceparent : "");
 	sb->secure = spec->secure;
 	sb->timeout_s = spec->timeout_s;
-	sb->started_us = sb->run_started_us = time_wall_us();
+	sb->started_us = sb->run_started_us = book_wall_us(book);
+	run_begin(sb, true);
 	sb->end_us = sb->started_us + spec->timeout_s * 1000000;
 	if (choose_limits(spec, source, &sb->limits, e) < 0 ||
 		live_use(live, spec->runtime.n ? spec->runtime : str_of(source->runtime), e) < 0 ||
@@ -342,6 +457,7 @@ static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *
 		live_forget(live);
 		return NULL;
 	}
+	sb->options.max_age_s = sweep_age(book, spec->options.max_age_s, spec->timeout_s);
 	return live;
 }
 
@@ -355,15 +471,21 @@ void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
 		.run_r = 1,
 		.fn = fn,
 		.arg = arg };
+	list_init(&c->node);
 	(void)err_set(&c->run_e, -E2BIG, "the request is too large");
-	if (check(book, spec, &c->run_e) >= 0)
+	if (check(book, spec, source, &c->run_e) >= 0)
 		c->live = admit(book, spec, source, &c->run_e);
 	if (!c->live) {
 		loop_defer(book->config.loop, &c->task, fail_now, c);
 		return;
 	}
+	c->asked_us = time_now_us();
+	(void)snprintf(c->actor, sizeof c->actor, "%s", spec->actor);
 	book->in_flight++;
-	boot(c->live, &source->t, source->image, run_done, c);
+	quota_note_start(book, spec->team_id);
+	c->source = *source;
+	list_append(&book->creations, &c->node);
+	creation_try(c);
 	rows_insert(book->config.store, c->live, spec->actor, row_done, c);
 	CRASH_POINT("create.asked");
 }
@@ -391,7 +513,9 @@ void sandbox_create(struct sandbox_book *book, const struct sandbox_spec *spec,
 	struct err e = { 0 };
 
 	if (source_find(book, spec, &source, &e) >= 0) {
-		create_from(book, spec, &source, fn, arg);
+		if ((spec->wait_ms <= 0 && list_empty(&book->waiting)) ||
+			!queue_takes(book, spec, &source, fn, arg))
+			create_from(book, spec, &source, fn, arg);
 		return;
 	}
 	refused = XNEW(struct refused);

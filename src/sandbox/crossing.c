@@ -35,6 +35,8 @@ static void write_line(struct live *live, const char *kind, const char *cause, s
 		.kind = kind,
 		.subject = live->view.id,
 		.team_id = live->view.team_id,
+		.agent_id = live->view.agent_id,
+		.task_id = live->view.task_id,
 		.cause = cause,
 		.data = data };
 
@@ -131,7 +133,7 @@ static void tell(struct live *live, enum limit_kind kind)
 	jsonw_int(&w, "times", tally->untold);
 	jsonw_strz(&w, "cause", cause);
 	jsonw_end_object(&w);
-	log_info("sandbox.limit", "sandbox=%s limit=%s times=%" PRId64, live->view.id,
+	log_info("sandbox.limit", "sandbox_id=%s limit=%s times=%" PRId64, live->view.id,
 		limit_name(kind), tally->untold);
 	tally->untold = 0;
 	tally->quiet_until_ms = loop_now_ms(live->book->config.loop) + QUIET_MS;
@@ -237,6 +239,7 @@ int sandbox_enter(struct sandbox_book *book, const struct sandbox *sb, int port,
 	assert(live);
 	if (port != RUNTIME_GUEST_PORT)
 		most -= most / 4;
+	live_used(live);
 	if (live->connections < most) {
 		live->connections++;
 		return 0;
@@ -251,7 +254,10 @@ void sandbox_leave(struct sandbox_book *book, const char *id)
 	struct live *live = map_get(&book->by_id, str_of(id));
 
 	/* One that ended meanwhile took its count with it. */
-	if (live && live->connections > 0)
+	if (!live)
+		return;
+	live_used(live);
+	if (live->connections > 0)
 		live->connections--;
 }
 

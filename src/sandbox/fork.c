@@ -65,8 +65,11 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 	s->t.limits = sb->limits;
 	s->t.start[0] = '\0';
 	make_image_name(s->image, 'f');
-	p->spec = (struct sandbox_spec){ .team_id = p->op.team_id,
+	p->spec = (struct sandbox_spec){ .team_id = arena_dup(p->arena, str_of(sb->team_id)),
 		.actor = p->actor,
+		.agent_id = arena_dup(p->arena, str_of(sb->agent_id)),
+		.task_id = arena_dup(p->arena, str_of(sb->task_id)),
+		.traceparent = arena_dup(p->arena, str_of(sb->traceparent)),
 		.timeout_s = p->how.timeout_s,
 		.secure = sb->secure,
 		.metadata = copy_map(p->arena, &sb->metadata),
@@ -74,6 +77,9 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 		.options = sb->options };
 	p->spec.options.network = str_of(arena_dup(p->arena, sb->options.network));
 	p->spec.options.mask_host = str_of(arena_dup(p->arena, sb->options.mask_host));
+	p->spec.options.https_ports = str_of(arena_dup(p->arena, sb->options.https_ports));
+	p->spec.options.secrets = str_of(arena_dup(p->arena, sb->options.secrets));
+	p->spec.options.request = STR_NONE; /* that made the first one, not these */
 	p->spec.options.mounts = mounts_keep(p->arena, &sb->options);
 	if (!p->spec.options.mounts)
 		return err_set(e, -E2BIG, "the sandbox has too much metadata to be forked");
@@ -121,7 +127,7 @@ static void fork_run(struct op *op, struct live *live)
 	runtime_save(live->runtime, live->view.id, p->source.image, fork_saved, p);
 }
 
-void sandbox_fork(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_fork(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	const struct sandbox_fork *how, sandbox_forked_fn each, done_fn done, void *arg)
 {
 	struct fork *p = XNEW(struct fork);
@@ -133,5 +139,5 @@ void sandbox_fork(struct sandbox_book *book, const char *team_id, struct str id,
 	p->done = done;
 	p->arg = arg;
 	book->in_flight++;
-	op_start(&p->op, book, team_id, id, fork_run);
+	op_start(&p->op, book, who, id, fork_run);
 }

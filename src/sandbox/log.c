@@ -8,7 +8,7 @@ struct line {
 };
 
 struct log_job {
-	char team_id[SANDBOX_TEAM_SIZE], id[SANDBOX_ID_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], agent_id[SANDBOX_OWNER_SIZE], id[SANDBOX_ID_SIZE];
 	struct sandbox_log_query query;
 	char *search;
 	int64_t left;
@@ -60,18 +60,26 @@ static int note_known(void *arg, const struct store_row *row, struct err *e)
 	return 0;
 }
 
+/* How long its making and its removal took is for those who watch the server: to its owner they
+ * are one with its being created and its end. */
+#define NO_MEASURES "AND kind <> 'sandbox.started' AND kind <> 'sandbox.removed'"
+
 static int read_log(struct store_tx *tx, void *arg, struct err *e)
 {
 	static const char oldest_first[] =
 		"SELECT seq, at_us, actor, kind, data, cause FROM events "
-		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq";
+		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 " NO_MEASURES " ORDER BY seq";
 	static const char newest_first[] =
 		"SELECT seq, at_us, actor, kind, data, cause FROM events "
-		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 ORDER BY seq DESC";
+		"WHERE subject = $1 AND at_us >= $2 AND at_us <= $3 " NO_MEASURES
+		" ORDER BY seq DESC";
 	struct log_job *job = arg;
 	bool is_known = false;
-	int r = store_query(tx, "SELECT 1 FROM sandboxes WHERE id = $1 AND team_id = $2",
-		STORE_PARAMS(P_TEXT(job->id), P_TEXT(job->team_id)), note_known, &is_known, e);
+	int r = store_query(tx,
+		"SELECT 1 FROM sandboxes WHERE id = $1 AND ($2 = '' OR team_id = $2) "
+		"AND ($3 = '' OR agent_id = $3)",
+		STORE_PARAMS(P_TEXT(job->id), P_TEXT(job->team_id), P_TEXT(job->agent_id)),
+		note_known, &is_known, e);
 
 	if (r >= 0 && !is_known)
 		return err_set(e, -ENOENT,
@@ -105,13 +113,16 @@ static void log_read(void *arg, int r, const struct err *e)
 	free(job);
 }
 
-void sandbox_read_log(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_read_log(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	const struct sandbox_log_query *query,
 	void (*fn)(void *arg, const struct sandbox_log_line *line), done_fn done, void *arg)
 {
 	struct log_job *job = XNEW(struct log_job);
 
-	(void)snprintf(job->team_id, sizeof job->team_id, "%s", team_id);
+	assert(!who || who->team_id[0]); /* an empty one would be anybody's */
+	(void)snprintf(job->team_id, sizeof job->team_id, "%s", who ? who->team_id : "");
+	(void)snprintf(job->agent_id, sizeof job->agent_id, "%s",
+		who && who->agent_id ? who->agent_id : "");
 	(void)snprintf(job->id, sizeof job->id, "%.*s", STR_ARG(id));
 	if (id.n >= sizeof job->id)
 		job->id[0] = '\0'; /* no sandbox is called so, and none may match a part of it */
@@ -122,5 +133,5 @@ void sandbox_read_log(struct sandbox_book *book, const char *team_id, struct str
 	job->fn = fn;
 	job->done = done;
 	job->arg = arg;
-	store_run(book->config.store, read_log, log_read, job);
+	store_read(book->config.store, read_log, log_read, job);
 }

@@ -1,11 +1,14 @@
 /* Samples of every running sandbox, asked of its guest each few seconds and kept in memory. When a
  * sandbox's ring is full every second sample goes and the step doubles: a day costs what an hour
  * does. */
+#include "base/fault.h"
 #include "http/http.h"
 #include "sandbox/sandbox-internal.h"
 
 enum {
 	STEP_MS = 5000,
+	TICKS = 20, /* in one step: each asks a part of all, so that they do not answer at once */
+	MAX_ASKING = 256,
 	KEPT = 240,
 	ANSWER_BYTES = 4096,
 	ANSWER_MS = 4000,
@@ -19,9 +22,18 @@ struct samples {
 };
 
 struct question {
+	struct list node; /* in book->asked */
 	struct sandbox_book *book;
 	char id[SANDBOX_ID_SIZE];
+	struct http_call *call; /* NULL: the guest is being dialled */
 };
+
+static void question_end(struct question *q)
+{
+	list_remove(&q->node);
+	q->book->asking--;
+	free(q);
+}
 
 void samples_free(struct live *live)
 {
@@ -94,6 +106,21 @@ static void hear(struct live *live, const struct metrics_in *in)
 	crossings_hear(live, &word);
 }
 
+/* Anything that a guest says is a sign of life. */
+static void note_health(struct live *live, int r, int status, const struct err *e)
+{
+	struct err deaf = { -ETIMEDOUT, "a test does not hear it" };
+
+	if (fault_value(FAULT_GUEST_DEAF))
+		health_note(live, VITAL_SILENT, &deaf);
+	else if (r >= 0 && status > 0)
+		health_note(live, VITAL_HEARD, NULL);
+	else if (r == -ECONNREFUSED || r == -ENOENT)
+		health_note(live, VITAL_REFUSED, e);
+	else
+		health_note(live, VITAL_SILENT, e);
+}
+
 /* What a guest says is the sandbox's word: kept within its own limits, used for nothing but
  * display. */
 static void take_answer(struct live *live, struct str body)
@@ -133,13 +160,13 @@ static void answered(void *arg, int r, int status, struct str body, const struct
 	struct question *q = arg;
 	struct live *live = live_find(q->book, NULL, str_of(q->id));
 
-	(void)e;
 	if (live && live->samples) {
 		live->samples->is_asking = false;
+		note_health(live, r, status, e);
 		if (r >= 0 && status == 200)
 			take_answer(live, body);
 	}
-	free(q);
+	question_end(q);
 }
 
 static void dialled(void *arg, int fd, const struct err *e)
@@ -152,6 +179,12 @@ static void dialled(void *arg, int fd, const struct err *e)
 		.timeout_ms = ANSWER_MS };
 	char token[SANDBOX_TOKEN_SIZE], headers[128];
 
+	if (q->book->is_stopping) {
+		if (fd >= 0)
+			(void)close(fd);
+		question_end(q);
+		return;
+	}
 	if (fd < 0) {
 		answered(q, fd, 0, STR_NONE, e);
 		return;
@@ -159,7 +192,7 @@ static void dialled(void *arg, int fd, const struct err *e)
 	sandbox_token(q->book, q->id, token);
 	(void)snprintf(headers, sizeof headers, "X-Access-Token: %s\r\n", token);
 	request.headers = headers;
-	http_request(q->book->config.loop, fd, &request, answered, q);
+	q->call = http_request(q->book->config.loop, fd, &request, answered, q);
 }
 
 static void ask(struct live *live)
@@ -170,45 +203,86 @@ static void ask(struct live *live)
 		live->samples = XNEW(struct samples);
 		live->samples->step_us = (int64_t)STEP_MS * 1000;
 	}
-	if (live->samples->is_asking)
+	if (live->samples->is_asking || live->book->asking >= MAX_ASKING)
 		return;
 	live->samples->is_asking = true;
+	live->book->asking++;
 	/* Asked each time, for what it has to say of its limits; kept at every step. */
-	live->samples->is_due = time_wall_us() - live->samples->last_us >=
+	live->samples->is_due = time_now_us() - live->samples->last_us >=
 				live->samples->step_us - (int64_t)STEP_MS * 500;
 	if (live->samples->is_due)
-		live->samples->last_us = time_wall_us();
+		live->samples->last_us = time_now_us();
 	q = XNEW(struct question);
 	q->book = live->book;
+	list_append(&live->book->asked, &q->node);
 	memcpy(q->id, live->view.id, sizeof q->id);
 	runtime_dial(live->runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, q);
 }
 
-static void on_step(void *arg)
+static void next_tick(struct sandbox_book *book)
+{
+	book->sampler_ms = loop_now_ms(book->config.loop) + STEP_MS / TICKS;
+	loop_timer_set(&book->sampler, book->sampler_ms);
+}
+
+static void on_tick(void *arg)
 {
 	struct sandbox_book *book = arg;
+	unsigned tick = ++book->sampler_tick % TICKS;
 	struct live *live;
 	size_t at = 0;
 
+	health_tick(book, book->sampler_ms);
+	(void)book_wall_us(book);
 	while ((live = map_next(&book->by_id, &at)))
-		if (live->view.state == SANDBOX_RUNNING) {
+		if (live->view.state == SANDBOX_RUNNING && live->phase % TICKS == tick) {
 			ask(live);
 			crossings_step(live);
 		}
-	loop_timer_set(&book->sampler, loop_now_ms(book->config.loop) + STEP_MS);
+	if (tick == 0)
+		runs_step(book);
+	if (tick == TICKS / 2)
+		sweep_step(book);
+	next_tick(book);
+}
+
+void metrics_stop(struct sandbox_book *book)
+{
+	loop_timer_cancel(&book->sampler);
+	book->is_stopping = true;
+	LIST_EACH(&book->asked, node)
+	{
+		struct question *q = container_of(node, struct question, node);
+
+		if (!q->call)
+			continue; /* it ends when it was dialled, in a moment */
+		http_request_cancel(q->call);
+		question_end(q);
+	}
 }
 
 void metrics_start(struct sandbox_book *book)
 {
-	loop_timer_init(&book->sampler, book->config.loop, on_step, book);
-	loop_timer_set(&book->sampler, loop_now_ms(book->config.loop) + STEP_MS);
+	loop_timer_init(&book->sampler, book->config.loop, on_tick, book);
+	next_tick(book);
 }
 
-void sandbox_each_sample(const struct sandbox_book *book, const char *team_id, struct str id,
-	void (*fn)(void *arg, const struct sandbox_sample *sample), void *arg)
+void sandbox_each_sample(const struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id, void (*fn)(void *arg, const struct sandbox_sample *sample), void *arg)
 {
-	const struct live *live = live_find(book, team_id, id);
+	const struct live *live = live_find(book, who, id);
 
 	for (int i = 0; live && live->samples && i < live->samples->n; i++)
 		fn(arg, &live->samples->v[i]);
+}
+
+bool sandbox_last_sample(const struct sandbox_book *book, const char *id,
+	struct sandbox_sample *ret)
+{
+	const struct live *live = map_get(&book->by_id, str_of(id));
+
+	if (!live || !live->samples || live->samples->n == 0)
+		return false;
+	*ret = live->samples->v[live->samples->n - 1];
+	return true;
 }

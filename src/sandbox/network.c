@@ -42,7 +42,7 @@ static void change_undone(void *arg, int r, const struct err *e)
 	struct change *p = arg;
 
 	if (r < 0)
-		log_error("sandbox.network_stuck", "sandbox=%s err=%s", p->op.id,
+		log_error("sandbox.network_stuck", "sandbox_id=%s err=%s", p->op.id,
 			log_quote(str_of(e->msg)));
 	change_settle(p, p->e.code, &p->e);
 }
@@ -61,6 +61,7 @@ static void change_undo(struct change *p)
 
 static void change_trusted(void *arg, int r, const struct err *e)
 {
+	CRASH_POINT("network.trusted");
 	change_settle(arg, r, e);
 }
 
@@ -131,7 +132,7 @@ void sandbox_on_network(struct sandbox_book *book, sandbox_network_fn fn, void *
 	book->network_arg = arg;
 }
 
-void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	struct json_bool internet, struct str network, done_fn done, void *arg)
 {
 	struct change *p;
@@ -149,5 +150,5 @@ void sandbox_set_network(struct sandbox_book *book, const char *team_id, struct 
 	p->done = done;
 	p->arg = arg;
 	book->in_flight++;
-	op_start(&p->op, book, team_id, id, change_run);
+	op_start(&p->op, book, who, id, change_run);
 }

@@ -18,8 +18,9 @@ static const struct json_field mount_fields[] = {
 static const struct json_shape mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
 
 struct options_in {
-	struct str on_timeout, network, mask_host, limits;
+	struct str on_timeout, network, mask_host, https_ports, limits, secrets, request;
 	struct json_bool auto_resume, is_private, internet;
+	struct json_int idle_timeout, max_age;
 	struct json_list mounts;
 };
 static const struct json_field options_fields[] = {
@@ -29,7 +30,12 @@ static const struct json_field options_fields[] = {
 	JSON_FIELD(struct options_in, internet, "internet", JSON_BOOL),
 	JSON_FIELD(struct options_in, network, "network", JSON_RAW),
 	JSON_FIELD(struct options_in, mask_host, "maskHost", JSON_STR),
+	JSON_FIELD(struct options_in, https_ports, "httpsPorts", JSON_RAW),
 	JSON_FIELD(struct options_in, limits, "limits", JSON_RAW),
+	JSON_FIELD(struct options_in, secrets, "secrets", JSON_RAW),
+	JSON_FIELD(struct options_in, request, "request", JSON_STR),
+	JSON_FIELD(struct options_in, idle_timeout, "idleTimeout", JSON_INT),
+	JSON_FIELD(struct options_in, max_age, "maxAge", JSON_INT),
 	JSON_FIELD(struct options_in, mounts, "mounts", JSON_OBJECTS, .shape = &mount_shape,
 		.max = SANDBOX_MAX_MOUNTS),
 };
@@ -65,6 +71,16 @@ void options_write(const struct sandbox *sb, struct buf *out)
 		jsonw_raw(&w, "network", options->network);
 	if (options->mask_host.n)
 		jsonw_str(&w, "maskHost", options->mask_host);
+	if (options->https_ports.n)
+		jsonw_raw(&w, "httpsPorts", options->https_ports);
+	if (options->secrets.n)
+		jsonw_raw(&w, "secrets", options->secrets);
+	if (options->idle_timeout_s)
+		jsonw_int(&w, "idleTimeout", options->idle_timeout_s);
+	if (options->max_age_s)
+		jsonw_int(&w, "maxAge", options->max_age_s);
+	if (options->request.n)
+		jsonw_str(&w, "request", options->request);
 	if (options->n_mounts)
 		write_mounts(&w, options);
 	limit_set_write(&w, "limits", &sb->limits);
@@ -113,7 +129,12 @@ int options_read(struct live *live, struct str json)
 		.is_private = in.is_private.value,
 		.internet = in.internet,
 		.network = in.network,
-		.mask_host = in.mask_host };
+		.mask_host = in.mask_host,
+		.https_ports = in.https_ports,
+		.secrets = in.secrets,
+		.request = in.request,
+		.idle_timeout_s = MAX(in.idle_timeout.value, 0),
+		.max_age_s = MAX(in.max_age.value, 0) };
 	for (size_t i = 0; i < ARRAY_SIZE(timeout_names); i++)
 		if (str_is(in.on_timeout, timeout_names[i]))
 			live->view.options.on_timeout = (enum sandbox_timeout)i;

@@ -55,6 +55,22 @@ static void seen(void *arg, const char *id, bool is_frozen)
 	live->is_frozen = is_frozen;
 }
 
+static void trusted(void *arg, int r, const struct err *e)
+{
+	(void)arg;
+	(void)r;
+	(void)e;
+}
+
+/* A change may have been in the row already, and its guest not told. What runs in there may keep it
+ * from answering: nobody waits for it. */
+static void trust_again(struct live *live, const struct policy *policy)
+{
+	if (policy->n_rules > 0 && live->view.state == SANDBOX_RUNNING &&
+		live->book->config.authority.n)
+		live_trust(live, trusted, NULL);
+}
+
 /* A change may have been under way: laid, and not yet in the row. The same again costs nothing. */
 static void lay_policy(struct reconcile *rec, struct live *live)
 {
@@ -63,10 +79,12 @@ static void lay_policy(struct reconcile *rec, struct live *live)
 	struct err e = { 0 };
 
 	rec->join->waiting++;
-	if (live_policy(live, arena, &policy, &e) < 0)
+	if (live_policy(live, arena, &policy, &e) < 0) {
 		tell_later(rec->book, &e, settled, rec->join);
-	else
-		runtime_set_policy(live->runtime, live->view.id, &policy, settled, rec->join);
+		return;
+	}
+	runtime_set_policy(live->runtime, live->view.id, &policy, settled, rec->join);
+	trust_again(live, &policy);
 }
 
 /* The kernel follows the row: what it says was promised. */
@@ -136,6 +154,7 @@ static void compare(struct reconcile *rec)
 			continue;
 		}
 		rec->lost++;
+		run_was_lost(&live->view);
 		rec->join->waiting++;
 		live_end(live, SANDBOX_END_INFRASTRUCTURE, "system",
 			"it was gone when the server started (host restarted, or ended meanwhile)",

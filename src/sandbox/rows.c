@@ -6,14 +6,21 @@ static const char *const end_names[] = {
 	[SANDBOX_END_USER] = "user",
 	[SANDBOX_END_TIMEOUT] = "timeout",
 	[SANDBOX_END_AGENT] = "agent",
+	[SANDBOX_END_MEMORY] = "memory",
 	[SANDBOX_END_INFRASTRUCTURE] = "infrastructure",
 };
+
+const char *end_name(enum sandbox_end by)
+{
+	return end_names[by];
+}
 
 struct row_job {
 	struct sandbox sb; /* its texts are in the buffers below */
 	struct buf metadata, options, env, data;
 	char runtime[16], actor[SANDBOX_TEAM_SIZE], why[256];
 	enum sandbox_end by;
+	int64_t run_end_us; /* of the run that this closes */
 	done_fn done;
 	void *arg;
 };
@@ -23,6 +30,7 @@ static struct row_job *job_new(const struct sandbox *sb, const char *actor, done
 	struct row_job *job = XNEW(struct row_job);
 
 	job->sb = *sb;
+	job->run_end_us = run_end_us(sb);
 	job->sb.metadata = (struct json_map){ 0 }; /* borrowed from the book: not for the job */
 	job->sb.options = (struct sandbox_options){ 0 };
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
@@ -47,28 +55,49 @@ static void job_done(void *arg, int r, const struct err *e)
 	free(job);
 }
 
+/* One event of this sandbox, with whose it is. */
+static int tell(struct store_tx *tx, const struct row_job *job, const char *kind, struct err *e)
+{
+	const struct sandbox *sb = &job->sb;
+	struct store_event event = { job->actor, kind, sb->id,
+		job->data.n ? buf_str(&job->data) : STR_NONE };
+	struct store_cause cause = { .team_id = sb->team_id,
+		.agent_id = sb->agent_id,
+		.task_id = sb->task_id,
+		.text = job->why };
+
+	return store_add_caused_event(tx, &event, &cause, e);
+}
+
+static struct store_param text_or_null(const char *text)
+{
+	return text[0] ? P_TEXT(text) : P_NULL;
+}
+
 static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
 	const struct sandbox *sb = &job->sb;
-	struct store_event event = { job->actor, "sandbox.created", sb->id, buf_str(&job->data) };
 	int r = store_exec(tx,
 		"INSERT INTO sandboxes (id, team_id, template_id, template_name, runtime, state, "
 		"secure, "
 		"cpu_count, memory_mb, disk_mb, timeout_s, metadata, options, started_us, end_us, "
-		"base_template, run_started_us, env_sealed) "
+		"base_template, run_started_us, env_sealed, agent_id, task_id, traceparent) "
 		"VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9, $10, $11, $12, $13, $14, "
-		"$15, $13, $16)",
+		"$15, $13, $16, $17, $18, $19)",
 		STORE_PARAMS(P_TEXT(sb->id), P_TEXT(sb->team_id), P_TEXT(sb->template_id),
 			P_TEXT(sb->template_name), P_TEXT(job->runtime), P_INT(sb->secure),
 			P_INT(sb->limits.v[LIMIT_CPU]), P_INT(sb->limits.v[LIMIT_MEMORY]),
 			P_INT(sb->limits.v[LIMIT_DISK]), P_INT(sb->timeout_s),
 			P_STR(buf_str(&job->metadata)), P_STR(buf_str(&job->options)),
 			P_INT(sb->started_us), P_INT(sb->end_us), P_TEXT(sb->base_template),
-			P_STR(buf_str(&job->env))),
+			P_STR(buf_str(&job->env)), text_or_null(sb->agent_id),
+			text_or_null(sb->task_id), text_or_null(sb->traceparent)),
 		e);
 
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	if (r >= 0)
+		r = run_row_open(tx, sb, e);
+	return r < 0 ? r : tell(tx, job, "sandbox.created", e);
 }
 
 void rows_insert(struct store *store, const struct live *live, const char *actor, done_fn done,
@@ -113,7 +142,6 @@ void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn d
 static int set_paused(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
-	struct store_event event = { "system", "sandbox.paused", job->sb.id, STR_NONE };
 	int r = store_exec(tx,
 		"UPDATE sandboxes SET state = 'paused', paused_us = $1, image = $2 "
 		"WHERE id = $3 AND state <> 'ended'",
@@ -122,22 +150,38 @@ static int set_paused(struct store_tx *tx, void *arg, struct err *e)
 			P_TEXT(job->sb.id)),
 		e);
 
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	if (r >= 0)
+		r = run_row_close(tx, &job->sb, job->run_end_us, e);
+	return r < 0 ? r : tell(tx, job, "sandbox.paused", e);
 }
 
-void rows_paused(struct store *store, const struct sandbox *sb, const char *image, done_fn done,
-	void *arg)
+/* How long the change took until now, for those who read the log. */
+static void describe_change(struct row_job *job, bool is_pause)
 {
-	struct row_job *job = job_new(sb, "system", done, arg);
+	struct jsonw w;
 
-	(void)snprintf(job->sb.image, sizeof job->sb.image, "%s", image);
+	jsonw_init(&w, &job->data);
+	jsonw_object(&w, NULL);
+	if (is_pause)
+		jsonw_bool(&w, "memory", !job->sb.image[0]);
+	if (job->sb.change_clock_us)
+		jsonw_int(&w, "us", time_now_us() - job->sb.change_clock_us);
+	jsonw_end_object(&w);
+}
+
+void rows_paused(struct store *store, const struct sandbox *sb, const char *actor, const char *why,
+	done_fn done, void *arg)
+{
+	struct row_job *job = job_new(sb, actor, done, arg);
+
+	(void)snprintf(job->why, sizeof job->why, "%s", why);
+	describe_change(job, true);
 	store_run(store, set_paused, job_done, job);
 }
 
 static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
-	struct store_event event = { "system", "sandbox.resumed", job->sb.id, STR_NONE };
 	int r = store_exec(tx,
 		"UPDATE sandboxes SET state = 'running', paused_us = NULL, image = NULL, "
 		"run_started_us = $1, end_us = $2, options = $3 WHERE id = $4 AND state <> "
@@ -146,15 +190,20 @@ static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
 			P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)),
 		e);
 
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	if (r > 0)
+		r = run_row_open(tx, &job->sb, e);
+	return r < 0 ? r : tell(tx, job, "sandbox.resumed", e);
 }
 
-void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, void *arg)
+void rows_resumed(struct store *store, const struct sandbox *sb, const char *actor, done_fn done,
+	void *arg)
 {
-	struct row_job *job = job_new(sb, "system", done, arg);
+	struct row_job *job = job_new(sb, actor, done, arg);
 
 	options_write(sb, &job->options);
-	store_run(store, set_resumed, job_done, job);
+	describe_change(job, false);
+	/* It runs already. */
+	store_record(store, set_resumed, job_done, job);
 }
 
 static int set_options(struct store_tx *tx, void *arg, struct err *e)
@@ -176,7 +225,6 @@ void rows_set_options(struct store *store, const struct sandbox *sb, done_fn don
 static int ended(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
-	struct store_event event = { job->actor, "sandbox.ended", job->sb.id, buf_str(&job->data) };
 	int r = store_exec(tx,
 		"UPDATE sandboxes SET state = 'ended', ended_us = $1, ended_by = $2, ended_why = "
 		"$3, "
@@ -185,26 +233,28 @@ static int ended(struct store_tx *tx, void *arg, struct err *e)
 			P_TEXT(job->sb.id)),
 		e);
 
-	return r <= 0 ? r : store_add_event(tx, &event, e);
+	if (r <= 0)
+		return r;
+	r = run_row_close(tx, &job->sb, job->run_end_us, e);
+	return r < 0 ? r : tell(tx, job, "sandbox.ended", e);
 }
 
-void rows_ended(struct store *store, const char *id, enum sandbox_end by, const char *actor,
-	const char *why, done_fn done, void *arg)
+void rows_ended(struct store *store, const struct sandbox *sb, enum sandbox_end by,
+	const char *actor, const char *why, done_fn done, void *arg)
 {
-	struct sandbox sb = { 0 };
-	struct row_job *job;
+	struct row_job *job = job_new(sb, actor, done, arg);
 	struct jsonw w;
 
-	(void)snprintf(sb.id, sizeof sb.id, "%s", id);
-	job = job_new(&sb, actor, done, arg);
 	job->by = by;
 	(void)snprintf(job->why, sizeof job->why, "%s", why);
 	jsonw_init(&w, &job->data);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "by", end_names[by]);
+	jsonw_strz(&w, "origin", sandbox_origin(end_names[by]));
 	jsonw_strz(&w, "why", job->why);
 	jsonw_end_object(&w);
-	store_run(store, ended, job_done, job);
+	/* It is being removed meanwhile. */
+	store_record(store, ended, job_done, job);
 }
 
 /* ---- loading: the job collects plain rows, the loop turns them into objects ---- */
@@ -251,8 +301,32 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	sb->state = str_is(store_text(row, 18), "paused") ? SANDBOX_PAUSED : SANDBOX_RUNNING;
 	store_copy_text(row, 19, sb->runtime, sizeof sb->runtime);
 	l->lines = store_int(row, 20);
+	store_copy_text(row, 21, sb->agent_id, sizeof sb->agent_id);
+	store_copy_text(row, 22, sb->task_id, sizeof sb->task_id);
+	store_copy_text(row, 23, sb->traceparent, sizeof sb->traceparent);
 	list_append(&job->rows, &l->node);
 	return 0;
+}
+
+static void take_run(void *arg, const char *id, const struct sandbox_run *run, int64_t started_us)
+{
+	struct loaded *l = map_get(arg, str_of(id));
+
+	if (l)
+		run_take(&l->sb, run, started_us);
+}
+
+static int load_runs(struct store_tx *tx, struct load_job *job, struct err *e)
+{
+	CLEANUP(map_done) struct map by_id = { 0 };
+
+	LIST_EACH(&job->rows, node)
+	{
+		struct loaded *l = container_of(node, struct loaded, node);
+
+		(void)map_put(&by_id, str_of(l->sb.id), l);
+	}
+	return run_rows_load(tx, take_run, &by_id, e);
 }
 
 static int load(struct store_tx *tx, void *arg, struct err *e)
@@ -264,10 +338,13 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 		"timeout_s, metadata, started_us, end_us, options, base_template, run_started_us, "
 		"paused_us, "
 		"image, env_sealed, state, runtime, "
-		"(SELECT COUNT(*) FROM events WHERE subject = sandboxes.id) "
+		"(SELECT COUNT(*) FROM events WHERE subject = sandboxes.id), "
+		"agent_id, task_id, traceparent "
 		"FROM sandboxes WHERE state <> 'ended'",
 		NULL, 0, load_row, arg, e);
 
+	if (r >= 0)
+		r = load_runs(tx, job, e);
 	return r < 0 ? r : snap_load(tx, &job->snaps, e);
 }
 
@@ -300,6 +377,7 @@ static void revive(struct sandbox_book *book, const struct loaded *l)
 	bool damaged;
 
 	live->view = l->sb;
+	live->born_ms -= MAX(time_wall_us() - l->sb.started_us, 0) / 1000;
 	live->log.lines = l->lines;
 	/* What it may reach comes first. Where that cannot be read it is nothing, and nobody from
 	 * outside reaches it. */
@@ -313,7 +391,7 @@ static void revive(struct sandbox_book *book, const struct loaded *l)
 	damaged |= env_unseal(live, str_of(l->env)) < 0;
 	damaged |= decode_metadata(live, l->metadata) < 0;
 	if (damaged)
-		log_warn("sandbox.row_damaged", "sandbox=%s", live->view.id);
+		log_warn("sandbox.row_damaged", "sandbox_id=%s", live->view.id);
 }
 
 static void load_done(void *arg, int r, const struct err *e)

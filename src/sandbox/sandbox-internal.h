@@ -2,6 +2,7 @@
 #pragma once
 
 #include "policy/policy.h"
+#include "sandbox/health.h"
 #include "sandbox/sandbox.h"
 
 struct samples;
@@ -39,11 +40,18 @@ struct live { /* one sandbox that the book knows */
 	int64_t cpu_periods, cpu_held;
 	double cpu_pressure;
 	int64_t connections;           /* from outside, now */
+	int64_t snaps_quiet_to_ms;     /* until then no line about snapshots that are refused */
 	bool is_alive, is_frozen;      /* while reconciling: what the runtime says */
 	bool has_exited;               /* by itself, during a change */
 	bool was_booted;               /* when it was last resumed: its memory was not kept */
 	int64_t resumed_ms, paused_ms; /* when it last was; 0: never since the server started */
-	uint64_t told[8];              /* who was told that it is paused; 0: nobody */
+	struct vital vital;
+	struct idle idle;
+	int64_t born_ms;  /* monotonic; before the server started perhaps */
+	unsigned phase;   /* which part of the sampler's step it is asked in */
+	bool is_swept;    /* it is about to be ended */
+	int late_pauses;  /* that failed since its time was up */
+	uint64_t told[8]; /* who was told that it is paused; 0: nobody */
 	size_t n_told;
 };
 
@@ -56,10 +64,30 @@ struct sandbox_book {
 	struct sandbox_book_config config;
 	struct map by_id;
 	struct list snaps;
+	struct list taking; /* snapshots under way */
 	size_t in_flight;
 	sandbox_network_fn network_changed; /* may be NULL */
 	void *network_arg;
 	struct loop_timer sampler;
+	int64_t sampler_ms; /* when it is due */
+	unsigned sampler_tick, n_phases;
+	struct list asked; /* questions to guests, and how many: */
+	size_t asking;
+	bool is_stopping;
+	size_t questions;       /* to runtimes, that nobody waits for */
+	int64_t strays_ms;      /* when strays were last looked for */
+	int64_t late_until_ms;  /* the host was short of time: no silence counts until then */
+	int64_t wall_offset_us; /* of the wall clock from the monotonic one; 0: not looked yet */
+	sandbox_busy_fn busy;   /* may be NULL */
+	void *busy_arg;
+	struct list creations;   /* under way */
+	int64_t runs_written_ms; /* when usage was last written down */
+	struct map starts;       /* by team: struct starts of quota.c */
+	struct list waiting;
+	size_t n_waiting;
+	struct loop_timer queue_timer;
+	struct loop_task queue_task;
+	bool is_looking; /* the task is under way */
 };
 
 /* Where saved images are: all runtimes share them. */
@@ -73,7 +101,16 @@ struct live *live_new(struct sandbox_book *book, const char *id);
 int live_use(struct live *live, struct str runtime, struct err *e);
 void live_forget(struct live *live); /* out of the book and freed */
 /* In any state that clients may see. */
-struct live *live_find(const struct sandbox_book *book, const char *team_id, struct str id);
+struct live *live_find(const struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id);
+static inline bool owner_has(const struct sandbox_owner *who, const struct sandbox *sb)
+{
+	return !who || (strcmp(who->team_id, sb->team_id) == 0 &&
+			       (!who->agent_id || !who->agent_id[0] ||
+				       strcmp(who->agent_id, sb->agent_id) == 0));
+}
+/* Who it is, in the words of the log; use it at once. */
+const char *live_name(const struct sandbox *sb);
 void live_arm(struct live *live); /* sets the timer by end_us */
 /* Running, or paused for good: nothing is under way. */
 bool live_is_settled(const struct live *live);
@@ -94,12 +131,13 @@ struct op {
 	struct list node;
 	struct loop_task task;
 	struct sandbox_book *book;
-	char team_id[SANDBOX_TEAM_SIZE], id[SANDBOX_ID_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], agent_id[SANDBOX_OWNER_SIZE]; /* both empty: anybody's */
+	char id[SANDBOX_ID_SIZE];
 	enum sandbox_state waited_for; /* the change it last waited for; RUNNING: none */
 	void (*run)(struct op *op, struct live *live);
 };
-void op_start(struct op *op, struct sandbox_book *book, const char *team_id, struct str id,
-	void (*run)(struct op *op, struct live *live));
+void op_start(struct op *op, struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id, void (*run)(struct op *op, struct live *live));
 int op_not_found(const struct op *op, struct err *e);
 
 /* Joins several answers into one: calls done when all have come, with the first failure if any. */
@@ -126,8 +164,27 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 	struct source *ret, struct err *e);
 void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
 	const struct source *source, sandbox_created_fn fn, void *arg);
-/* -EDQUOT: the team has as many at once as it may. */
-int quota_check(const struct sandbox_book *book, const char *team_id, struct err *e);
+/* What a request adds to its team's use. */
+struct quota_ask {
+	const char *team_id;
+	bool is_new; /* counts as a start */
+	int64_t memory_mb, disk_mb;
+};
+/* -EDQUOT: the team has as much as it may. */
+int quota_check(struct sandbox_book *book, const struct quota_ask *ask, struct err *e);
+void quota_note_start(struct sandbox_book *book, const char *team_id);
+/* Fills in what it would take. */
+int create_ask(const struct sandbox_spec *spec, const struct source *source, struct quota_ask *ask,
+	struct err *e);
+/* Who asked with this arg has gone: what fails is not tried again for it. */
+void creations_unwanted(struct sandbox_book *book, const void *arg);
+void queue_init(struct sandbox_book *book);
+void queue_done(struct sandbox_book *book);
+/* Something ended or was paused: those who wait are looked at. */
+void queue_kick(struct sandbox_book *book);
+/* True: it is over the quota or others are before it, and it waits, or was refused. */
+bool queue_takes(struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, sandbox_created_fn fn, void *arg);
 /* Boots this sandbox anew, from an image, as its row says. */
 void live_boot(struct live *live, const char *image, done_fn done, void *arg);
 void make_image_name(char out[SANDBOX_ID_SIZE], char kind);
@@ -136,15 +193,35 @@ void make_image_name(char out[SANDBOX_ID_SIZE], char kind);
 void rows_insert(struct store *store, const struct live *live, const char *actor, done_fn done,
 	void *arg);
 void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn done, void *arg);
-/* Paused (image empty: memory kept), or running again. */
-void rows_paused(struct store *store, const struct sandbox *sb, const char *image, done_fn done,
+/* Paused (its image is empty: memory kept), or running again. */
+void rows_paused(struct store *store, const struct sandbox *sb, const char *actor, const char *why,
+	done_fn done, void *arg);
+void rows_resumed(struct store *store, const struct sandbox *sb, const char *actor, done_fn done,
 	void *arg);
-void rows_resumed(struct store *store, const struct sandbox *sb, done_fn done, void *arg);
 void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg);
-void rows_ended(struct store *store, const char *id, enum sandbox_end by, const char *actor,
-	const char *why, done_fn done, void *arg);
+const char *end_name(enum sandbox_end by); /* as the row has it */
+void rows_ended(struct store *store, const struct sandbox *sb, enum sandbox_end by,
+	const char *actor, const char *why, done_fn done, void *arg);
 /* Reads all that are not ended, and the snapshots, into the book, on the loop. */
 void rows_load(struct sandbox_book *book, done_fn done, void *arg);
+
+/* runs.c: the spans in which it runs. The view and the rows say the same; both are changed with
+ * the sandbox's own row. */
+void run_begin(struct sandbox *sb, bool is_boot);
+void run_end(struct sandbox *sb);
+int64_t run_end_us(const struct sandbox *sb); /* as it is written down */
+void run_was_lost(struct sandbox *sb); /* nobody saw its end: it counts until it was last seen */
+int run_row_open(struct store_tx *tx, const struct sandbox *sb, struct err *e);
+int run_row_close(struct store_tx *tx, const struct sandbox *sb, int64_t end_us, struct err *e);
+/* Of all that have not ended, by rising start; the job's part. */
+typedef void (
+	*run_row_fn)(void *arg, const char *id, const struct sandbox_run *run, int64_t started_us);
+int run_rows_load(struct store_tx *tx, run_row_fn fn, void *arg, struct err *e);
+void run_take(struct sandbox *sb, const struct sandbox_run *run, int64_t started_us);
+/* Asks the kernel what it has used, then goes on; it is not freed meanwhile. */
+typedef void (*live_fn)(struct live *live, void *arg);
+void live_count(struct live *live, live_fn then, void *arg);
+void runs_step(struct sandbox_book *book); /* every few seconds */
 
 /* network.c: what it may reach, as its options say; all of it in the arena. */
 int live_policy(const struct live *live, struct arena *arena, struct policy *ret, struct err *e);
@@ -163,10 +240,14 @@ void env_seal(const struct live *live, struct buf *out);
 int env_unseal(struct live *live, struct str sealed);
 
 /* snapshot-rows.c */
+struct snap_change {
+	const char *replaced, *actor; /* replaced: the image of the same name; empty: none */
+	int64_t began_us;             /* monotonic */
+};
 void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
-	const char *replaced, const char *actor, done_fn done, void *arg);
-void snap_rows_delete(struct store *store, const char *image, const char *actor, done_fn done,
-	void *arg);
+	const struct snap_change *change, done_fn done, void *arg);
+void snap_rows_delete(struct store *store, const struct sandbox_snapshot *snap, const char *actor,
+	done_fn done, void *arg);
 int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);
 void snap_list_free(struct list *snaps);
 
@@ -189,6 +270,41 @@ void crossings_hear(struct live *live, const struct guest_word *word);
 void crossings_reborn(struct live *live);
 void on_crossed(void *book, const char *id, enum runtime_limit limit, uint64_t times);
 
+/* clock.c: now by the wall clock. When that was set, the ends of all sandboxes move along first. */
+int64_t book_wall_us(struct sandbox_book *book);
+
+/* attempt.c */
+const char *origin_of(int r); /* whose fault a runtime's failure is: "user", "infrastructure" */
+struct attempt {
+	const char *act;  /* "create", "resume" */
+	int n;            /* from 1 */
+	int64_t again_ms; /* until the next; negative: that was the last */
+};
+void attempt_failed(const struct live *live, const struct attempt *what, const struct err *e);
+void on_breaker(void *book, const struct runtime *rt);
+enum {
+	TRY_MS = 30000, /* clients wait for a minute at most: no attempt begins later than this */
+};
+
+/* health.c */
+void health_note(struct live *live, enum vital_word word, const struct err *e);
+void health_reset(struct live *live); /* it runs anew */
+/* The loop's timer was due then: was it called in time? */
+void health_tick(struct sandbox_book *book, int64_t planned_ms);
+void health_sweep(struct sandbox_book *book);
+
+/* sweep.c */
+void sweep_step(struct sandbox_book *book); /* every few seconds */
+/* Ends it as soon as nothing is under way with it. */
+void sweep_end(struct live *live, enum sandbox_end by, const char *why);
+void live_used(struct live *live);
+int64_t live_latest_us(const struct live *live); /* when it must end at the latest */
+/* -ERANGE: older than any may become. */
+int sweep_check_age(const struct sandbox_book *book, const struct sandbox_options *options,
+	struct err *e);
+int64_t sweep_age(const struct sandbox_book *book, int64_t asked_s, int64_t timeout_s);
+
 /* metrics.c */
 void metrics_start(struct sandbox_book *book);
+void metrics_stop(struct sandbox_book *book); /* asks nobody any more */
 void samples_free(struct live *live);

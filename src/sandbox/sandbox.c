@@ -1,5 +1,10 @@
 #include "sandbox/sandbox-internal.h"
 
+enum {
+	LATE_PAUSE_MS = 5000, /* how much longer each failed pause makes the wait for the next */
+	LATE_PAUSES_MOST = 12,
+};
+
 static void on_exited(void *arg, const char *id, const struct err *why);
 static void on_timeout(void *arg);
 
@@ -9,9 +14,14 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 
 	book->config = *config;
 	list_init(&book->snaps);
+	list_init(&book->taking);
+	list_init(&book->creations);
+	list_init(&book->asked);
+	queue_init(book);
 	for (size_t i = 0; i < config->runtimes.n; i++) {
 		runtime_on_exited(config->runtimes.v[i], on_exited, book);
 		runtime_on_crossed(config->runtimes.v[i], on_crossed, book);
+		runtime_on_breaker(config->runtimes.v[i], on_breaker, book);
 	}
 	return book;
 }
@@ -36,6 +46,7 @@ struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 		live_free(live);
 	map_done(&book->by_id);
 	loop_timer_cancel(&book->sampler);
+	queue_done(book);
 	snap_list_free(&book->snaps);
 	explicit_bzero(book->config.seed, sizeof book->config.seed);
 	free(book);
@@ -92,6 +103,9 @@ struct live *live_new(struct sandbox_book *book, const char *id)
 	live->book = book;
 	live->arena = arena_new(4 << 20);
 	list_init(&live->waiters);
+	live->born_ms = time_now_ms();
+	live->phase = book->n_phases++;
+	live_used(live);
 	loop_timer_init(&live->timer, book->config.loop, on_timeout, live);
 	(void)snprintf(live->view.id, sizeof live->view.id, "%s", id);
 	(void)map_put(&book->by_id, str_of(live->view.id), live);
@@ -118,13 +132,24 @@ void live_forget(struct live *live)
 	live_free(live);
 }
 
-struct live *live_find(const struct sandbox_book *book, const char *team_id, struct str id)
+struct live *live_find(const struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id)
 {
 	struct live *live = map_get(&book->by_id, id);
 
 	if (!live || live->view.state == SANDBOX_STARTING || live->view.state == SANDBOX_ENDING)
 		return NULL;
-	return !team_id || strcmp(live->view.team_id, team_id) == 0 ? live : NULL;
+	return owner_has(who, &live->view) ? live : NULL;
+}
+
+const char *live_name(const struct sandbox *sb)
+{
+	static _Thread_local char text[2 * SANDBOX_OWNER_SIZE + 64];
+
+	(void)snprintf(text, sizeof text, "sandbox_id=%s%s%s%s%s", sb->id,
+		sb->agent_id[0] ? " agent_id=" : "", sb->agent_id,
+		sb->task_id[0] ? " task_id=" : "", sb->task_id);
+	return text;
 }
 
 struct str live_keep_str(struct live *live, struct str s)
@@ -156,18 +181,43 @@ int live_keep_map(struct live *live, const struct json_map *from, struct json_ma
  */
 void live_arm(struct live *live)
 {
-	int64_t left_ms = (live->view.end_us - time_wall_us()) / 1000;
+	int64_t left_ms = (live->view.end_us - book_wall_us(live->book)) / 1000;
+	/* What could not be paused when its time was up is tried again, and not at once. */
+	int64_t least_ms = MIN(live->late_pauses, LATE_PAUSES_MOST) * LATE_PAUSE_MS;
 
-	loop_timer_set(&live->timer, time_now_ms() + MAX(left_ms, 0));
+	loop_timer_set(&live->timer, time_now_ms() + MAX(left_ms, least_ms));
 }
 
 struct ending {
 	struct live *live;
 	int64_t began_us;
-	char why[256];
+	char why[256], actor[SANDBOX_TEAM_SIZE];
+	enum sandbox_end by;
+	struct join *join;
 	done_fn done;
 	void *arg;
 };
+
+/* Nothing of it is left; and how long that took. */
+static void tell_removed(const struct ending *ending)
+{
+	const struct sandbox *sb = &ending->live->view;
+	CLEANUP(buf_done) struct buf data = BUF_INIT(512);
+	struct jsonw w;
+
+	jsonw_init(&w, &data);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "runtime", sb->runtime);
+	jsonw_int(&w, "us", time_now_us() - ending->began_us);
+	jsonw_end_object(&w);
+	observe_event(ending->live->book->config.events, &(struct observe_event){ .actor = "system",
+								 .kind = "sandbox.removed",
+								 .subject = sb->id,
+								 .team_id = sb->team_id,
+								 .agent_id = sb->agent_id,
+								 .task_id = sb->task_id,
+								 .data = buf_str(&data) });
+}
 
 static void ended(void *arg, int r, const struct err *e)
 {
@@ -176,11 +226,14 @@ static void ended(void *arg, int r, const struct err *e)
 
 	CRASH_POINT("kill.done");
 	if (r < 0)
-		log_error("sandbox.end_failed", "sandbox=%s ms=%d err=%s", ending->live->view.id,
+		log_error("sandbox.end_failed", "%s ms=%d err=%s", live_name(&ending->live->view),
 			ms, log_quote(str_of(e->msg)));
 	else
-		log_info("sandbox.ended", "sandbox=%s ms=%d why=%s", ending->live->view.id, ms,
-			log_quote(str_of(ending->why)));
+		log_info("sandbox.ended", "%s ms=%d by=%s origin=%s why=%s",
+			live_name(&ending->live->view), ms, end_name(ending->by),
+			sandbox_origin(end_name(ending->by)), log_quote(str_of(ending->why)));
+	if (r >= 0)
+		tell_removed(ending);
 	ending->live->book->in_flight--;
 	live_forget(
 		ending->live); /* what could not be removed now, the next start's reconcile does */
@@ -195,6 +248,14 @@ static void removed(void *arg, int r, const struct err *e)
 	join_one(arg, r == -ENOENT ? 0 : r, e); /* gone is gone, whoever was first */
 }
 
+static void end_counted(struct live *live, void *arg)
+{
+	struct ending *ending = arg;
+
+	rows_ended(live->book->config.store, &live->view, ending->by, ending->actor, ending->why,
+		join_one, ending->join);
+}
+
 void live_end(struct live *live, enum sandbox_end by, const char *actor, const char *why,
 	done_fn done, void *arg)
 {
@@ -204,15 +265,23 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 
 	*ending = (struct ending){ .live = live,
 		.began_us = time_now_us(),
+		.by = by,
+		.join = join,
 		.done = done,
 		.arg = arg };
 	(void)snprintf(ending->why, sizeof ending->why, "%s", why);
+	(void)snprintf(ending->actor, sizeof ending->actor, "%s", actor);
 	live->view.state = SANDBOX_ENDING;
+	queue_kick(book);
 	crossings_last(live);
 	loop_timer_cancel(&live->timer);
 	book->in_flight++;
 	CRASH_POINT("kill.asked");
-	rows_ended(book->config.store, live->view.id, by, actor, why, join_one, join);
+	/* The question goes before the order to destroy it, and is answered before. */
+	if (live->view.run.clock_us && !live->view.run.ended_us)
+		live_count(live, end_counted, ending);
+	else
+		end_counted(live, ending);
 	if (live->view.image[0])
 		runtime_discard(book_images(book), live->view.image, removed, join);
 	else
@@ -224,14 +293,18 @@ static void on_timeout(void *arg)
 	struct live *live = arg;
 	enum sandbox_timeout how = live->view.options.on_timeout;
 	struct sandbox_pause pause = { .keep_memory = how == SANDBOX_TIMEOUT_PAUSE,
-		.or_files = true };
+		.or_files = true,
+		.cause = "its time was up" };
 
-	/* Another look at the wall clock: it may have been set back since the timer was. */
 	if (live->view.state != SANDBOX_RUNNING)
 		return;
-	if (live->view.end_us - time_wall_us() > 1000)
+	/* Another look at the wall clock: it may have been set since the timer was. */
+	if (live->view.end_us - book_wall_us(live->book) > 1000) {
 		live_arm(live);
-	else if (how != SANDBOX_TIMEOUT_KILL)
+		return;
+	}
+	live->late_pauses += how != SANDBOX_TIMEOUT_KILL;
+	if (how != SANDBOX_TIMEOUT_KILL)
 		sandbox_pause(live->book, NULL, str_of(live->view.id), &pause, NULL, NULL);
 	else if (live->saving)
 		loop_timer_set(&live->timer,
@@ -249,6 +322,14 @@ void live_saved(struct live *live, int r)
 		live_settle(live, live->view.state);
 }
 
+/* Nothing inside can kill a guest: it was its memory limit, or somebody outside. */
+static enum sandbox_end end_of(const struct err *why)
+{
+	if (why->code == -ENOMEM)
+		return SANDBOX_END_MEMORY;
+	return why->code == -EOWNERDEAD ? SANDBOX_END_INFRASTRUCTURE : SANDBOX_END_AGENT;
+}
+
 static void on_exited(void *arg, const char *id, const struct err *why)
 {
 	struct sandbox_book *book = arg;
@@ -260,7 +341,7 @@ static void on_exited(void *arg, const char *id, const struct err *why)
 		live->has_exited = true;
 	else if (live && (live->view.state == SANDBOX_RUNNING ||
 				 (live->view.state == SANDBOX_PAUSED && !live->view.image[0])))
-		live_end(live, SANDBOX_END_AGENT, "system",
+		live_end(live, end_of(why), "system",
 			why->msg[0] ? why->msg : "its first process ended", NULL, NULL);
 }
 
@@ -273,23 +354,47 @@ const struct sandbox *sandbox_find_tenant(const struct sandbox_book *book, const
 	return live ? &live->view : NULL;
 }
 
-const struct sandbox *sandbox_find(const struct sandbox_book *book, const char *team_id,
+struct str sandbox_env(const struct sandbox_book *book, const char *id, struct str name)
+{
+	const struct live *live = map_get(&book->by_id, str_of(id));
+
+	for (size_t i = 0; live && i < live->env.n; i++)
+		if (str_eq(live->env.v[i].key, name))
+			return live->env.v[i].value;
+	return STR_NONE;
+}
+
+const struct sandbox *sandbox_find_request(const struct sandbox_book *book,
+	const struct sandbox_owner *who, struct str request)
+{
+	const struct live *live;
+	size_t at = 0;
+
+	while ((live = map_next(&book->by_id, &at)))
+		if (live->view.options.request.n &&
+			str_has_prefix(live->view.options.request, request) &&
+			live_find(book, who, str_of(live->view.id)))
+			return &live->view;
+	return NULL;
+}
+
+const struct sandbox *sandbox_find(const struct sandbox_book *book, const struct sandbox_owner *who,
 	struct str id)
 {
-	const struct live *live = live_find(book, team_id, id);
+	const struct live *live = live_find(book, who, id);
 
 	return live && live->view.state == SANDBOX_RUNNING ? &live->view : NULL;
 }
 
-const struct sandbox *sandbox_find_any(const struct sandbox_book *book, const char *team_id,
-	struct str id)
+const struct sandbox *sandbox_find_any(const struct sandbox_book *book,
+	const struct sandbox_owner *who, struct str id)
 {
-	const struct live *live = live_find(book, team_id, id);
+	const struct live *live = live_find(book, who, id);
 
 	return live ? &live->view : NULL;
 }
 
-void sandbox_each(const struct sandbox_book *book, const char *team_id,
+void sandbox_each(const struct sandbox_book *book, const struct sandbox_owner *who,
 	void (*fn)(void *arg, const struct sandbox *sb), void *arg)
 {
 	const struct live *live;
@@ -297,7 +402,7 @@ void sandbox_each(const struct sandbox_book *book, const char *team_id,
 
 	while ((live = map_next(&book->by_id, &at)))
 		if (live->view.state != SANDBOX_STARTING && live->view.state != SANDBOX_ENDING &&
-			(!team_id || strcmp(live->view.team_id, team_id) == 0))
+			owner_has(who, &live->view))
 			fn(arg, &live->view);
 }
 
@@ -334,12 +439,12 @@ static struct kill *kill_new(const char *actor, const char *why, done_fn done, v
 	return k;
 }
 
-void sandbox_kill(struct sandbox_book *book, const char *team_id, struct str id, const char *actor,
-	done_fn done, void *arg)
+void sandbox_kill(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
+	const char *actor, done_fn done, void *arg)
 {
 	struct kill *k = kill_new(actor, "killed through the API", done, arg);
 
-	op_start(&k->op, book, team_id, id, kill_run);
+	op_start(&k->op, book, who, id, kill_run);
 }
 
 /* A failure found at once is still told on a later turn, as every done_fn is. */
@@ -369,10 +474,10 @@ void tell_later(struct sandbox_book *book, const struct err *e, done_fn done, vo
 }
 
 /* The running sandbox, or why it cannot be had. */
-static struct live *find_running(struct sandbox_book *book, const char *team_id, struct str id,
-	struct err *e)
+static struct live *find_running(struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str id, struct err *e)
 {
-	struct live *live = live_find(book, team_id, id);
+	struct live *live = live_find(book, who, id);
 
 	if (!live || live->view.state == SANDBOX_PAUSED)
 		(void)err_set(e, -ENOENT,
@@ -386,20 +491,21 @@ static struct live *find_running(struct sandbox_book *book, const char *team_id,
 	return NULL;
 }
 
-void sandbox_set_timeout(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_set_timeout(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	int64_t timeout_s, done_fn done, void *arg)
 {
-	int64_t latest_us, now_us = time_wall_us();
+	int64_t now_us = book_wall_us(book);
 	struct err e = { 0 };
-	struct live *live = find_running(book, team_id, id, &e);
+	struct live *live = find_running(book, who, id, &e);
 
 	if (!live) {
 		tell_later(book, &e, done, arg);
 		return;
 	}
-	latest_us = live->view.run_started_us + book->config.limits.max_timeout_s * 1000000;
 	timeout_s = MIN(MAX(timeout_s, 0), book->config.limits.max_timeout_s);
-	live->view.end_us = MIN(now_us + timeout_s * 1000000, latest_us);
+	live->view.end_us = now_us + timeout_s * 1000000;
+	live->view.end_us = MIN(live->view.end_us, live_latest_us(live));
+	live->late_pauses = 0;
 	live_arm(live);
 	rows_set_end(book->config.store, live->view.id, live->view.end_us, done, arg);
 }
@@ -456,6 +562,7 @@ static void settle_look(void *arg)
 
 	while ((live = map_next(&settle->book->by_id, &at)))
 		moving += !live_is_settled(live);
+	moving += settle->book->questions + settle->book->asking;
 	if (moving && loop_now_ms(loop) < settle->deadline_ms) {
 		loop_timer_set(&settle->timer, loop_now_ms(loop) + SETTLE_LOOK_MS);
 		return;
@@ -470,6 +577,7 @@ void sandbox_settle(struct sandbox_book *book, done_fn done, void *arg)
 {
 	struct settle *settle = XNEW(struct settle);
 
+	metrics_stop(book);
 	settle->book = book;
 	settle->deadline_ms = loop_now_ms(book->config.loop) + SETTLE_MOST_MS;
 	settle->done = done;
@@ -481,9 +589,10 @@ void sandbox_settle(struct sandbox_book *book, done_fn done, void *arg)
 void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port, runtime_dial_fn fn,
 	void *arg)
 {
-	const struct live *live = map_get(&book->by_id, str_of(sb->id));
+	struct live *live = map_get(&book->by_id, str_of(sb->id));
 
 	assert(live);
+	live_used(live);
 	runtime_dial(live->runtime, sb->id, port, fn, arg);
 }
 

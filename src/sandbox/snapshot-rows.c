@@ -4,6 +4,7 @@
 struct snap_job {
 	struct sandbox_snapshot snap;
 	char replaced[SANDBOX_ID_SIZE], actor[SANDBOX_TEAM_SIZE];
+	char data[48]; /* of the event: how long it took */
 	done_fn done;
 	void *arg;
 };
@@ -26,7 +27,9 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct snap_job *job = arg;
 	const struct sandbox_snapshot *s = &job->snap;
-	struct store_event event = { job->actor, "snapshot.created", s->sandbox_id, STR_NONE };
+	struct store_event event = { job->actor, "snapshot.created", s->sandbox_id,
+		str_of(job->data) };
+	struct store_cause cause = { .team_id = s->team_id, .agent_id = s->agent_id };
 	int r = 0;
 
 	if (job->replaced[0])
@@ -35,25 +38,29 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		r = store_exec(tx,
 			"INSERT INTO snapshots (image, team_id, template_id, alias, tag, "
 			"base_template, sandbox_id, "
-			"cpu_count, memory_mb, disk_mb, created_us, runtime) "
-			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+			"cpu_count, memory_mb, disk_mb, created_us, runtime, agent_id, size_mb) "
+			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
 			STORE_PARAMS(P_TEXT(s->image), P_TEXT(s->team_id), P_TEXT(s->template_id),
 				P_STR(s->alias[0] ? str_of(s->alias) : STR_NONE), P_TEXT(s->tag),
 				P_TEXT(s->base_template), P_TEXT(s->sandbox_id),
 				P_INT(s->cpu_count), P_INT(s->memory_mb), P_INT(s->disk_mb),
-				P_INT(s->created_us), P_TEXT(s->runtime)),
+				P_INT(s->created_us), P_TEXT(s->runtime),
+				P_STR(s->agent_id[0] ? str_of(s->agent_id) : STR_NONE),
+				P_INT(s->size_mb)),
 			e);
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r : store_add_caused_event(tx, &event, &cause, e);
 }
 
 void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
-	const char *replaced, const char *actor, done_fn done, void *arg)
+	const struct snap_change *change, done_fn done, void *arg)
 {
 	struct snap_job *job = XNEW(struct snap_job);
 
 	job->snap = *snap;
-	(void)snprintf(job->replaced, sizeof job->replaced, "%s", replaced);
-	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
+	(void)snprintf(job->replaced, sizeof job->replaced, "%s", change->replaced);
+	(void)snprintf(job->actor, sizeof job->actor, "%s", change->actor);
+	(void)snprintf(job->data, sizeof job->data, "{\"us\":%" PRId64 "}",
+		time_now_us() - change->began_us);
 	job->done = done;
 	job->arg = arg;
 	store_run(store, insert, job_done, job);
@@ -63,17 +70,18 @@ static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct snap_job *job = arg;
 	struct store_event event = { job->actor, "snapshot.deleted", job->snap.image, STR_NONE };
+	struct store_cause cause = { .team_id = job->snap.team_id, .agent_id = job->snap.agent_id };
 	int r = remove_row(tx, job->snap.image, e);
 
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r : store_add_caused_event(tx, &event, &cause, e);
 }
 
-void snap_rows_delete(struct store *store, const char *image, const char *actor, done_fn done,
-	void *arg)
+void snap_rows_delete(struct store *store, const struct sandbox_snapshot *snap, const char *actor,
+	done_fn done, void *arg)
 {
 	struct snap_job *job = XNEW(struct snap_job);
 
-	(void)snprintf(job->snap.image, sizeof job->snap.image, "%s", image);
+	job->snap = *snap;
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
 	job->done = done;
 	job->arg = arg;
@@ -98,6 +106,8 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	s->disk_mb = store_int(row, 9);
 	s->created_us = store_int(row, 10);
 	store_copy_text(row, 11, s->runtime, sizeof s->runtime);
+	store_copy_text(row, 12, s->agent_id, sizeof s->agent_id);
+	s->size_mb = store_int(row, 13);
 	list_append(arg, &snap->node);
 	return 0;
 }
@@ -107,7 +117,8 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e)
 	return store_query(tx,
 		"SELECT image, team_id, template_id, alias, tag, base_template, sandbox_id, "
 		"cpu_count, "
-		"memory_mb, disk_mb, created_us, runtime FROM snapshots ORDER BY created_us DESC, "
+		"memory_mb, disk_mb, created_us, runtime, agent_id, size_mb FROM snapshots ORDER "
+		"BY created_us DESC, "
 		"image",
 		NULL, 0, load_row, snaps, e);
 }

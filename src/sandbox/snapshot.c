@@ -1,9 +1,16 @@
 /* Snapshots: a sandbox's disk kept under a name, to start others from. A name is a template's to
  * the clients: `alias:tag`, with one template id for all tags of an alias. */
+#include "observe/observe.h"
 #include "sandbox/sandbox-internal.h"
+
+enum {
+	QUIET_MS = 10000, /* between two lines about snapshots that are refused */
+};
 
 struct snapshot {
 	struct op op;
+	struct list node; /* in the book's taking */
+	bool is_saved, is_recording;
 	struct live *live;
 	struct sandbox_snapshot snap;
 	char replaced[SANDBOX_ID_SIZE], actor[SANDBOX_TEAM_SIZE];
@@ -28,9 +35,17 @@ static int split_name(struct str text, struct str *name, struct str *tag)
 	return name->n && name->n < TEMPLATE_NAME_SIZE && tag->n < TEMPLATE_NAME_SIZE ? 0 : -EINVAL;
 }
 
+/* An agent sees its own and those that are the team's; NULL: anybody's. */
+static bool may_see(const struct sandbox_owner *who, const struct sandbox_snapshot *s)
+{
+	return !who || (strcmp(who->team_id, s->team_id) == 0 &&
+			       (!who->agent_id || !who->agent_id[0] || !s->agent_id[0] ||
+				       strcmp(who->agent_id, s->agent_id) == 0));
+}
+
 /* Without a tag: the one tagged `default`, or the newest of any tag. */
-static struct snap *find(const struct sandbox_book *book, const char *team_id, struct str wanted,
-	bool any_tag)
+static struct snap *find(const struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str wanted, bool any_tag)
 {
 	struct str name, tag;
 
@@ -44,8 +59,7 @@ static struct snap *find(const struct sandbox_book *book, const char *team_id, s
 		struct snap *snap = container_of(node, struct snap, node);
 		const struct sandbox_snapshot *s = &snap->view;
 
-		if (strcmp(s->team_id, team_id) == 0 &&
-			(any_tag || str_eq_nocase(tag, str_of(s->tag))) &&
+		if (may_see(who, s) && (any_tag || str_eq_nocase(tag, str_of(s->tag))) &&
 			(str_eq_nocase(name, str_of(s->template_id)) ||
 				(s->alias[0] && str_eq_nocase(name, str_of(s->alias)))))
 			return snap;
@@ -54,29 +68,29 @@ static struct snap *find(const struct sandbox_book *book, const char *team_id, s
 }
 
 const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
-	const char *team_id, struct str wanted)
+	const struct sandbox_owner *who, struct str wanted)
 {
-	struct snap *snap = find(book, team_id, wanted, false);
+	struct snap *snap = find(book, who, wanted, false);
 
 	return snap ? &snap->view : NULL;
 }
 
 const struct sandbox_snapshot *sandbox_newest_snapshot(const struct sandbox_book *book,
-	const char *team_id, struct str wanted)
+	const struct sandbox_owner *who, struct str wanted)
 {
-	struct snap *snap = find(book, team_id, wanted, true);
+	struct snap *snap = find(book, who, wanted, true);
 
 	return snap ? &snap->view : NULL;
 }
 
-void sandbox_each_snapshot(const struct sandbox_book *book, const char *team_id,
+void sandbox_each_snapshot(const struct sandbox_book *book, const struct sandbox_owner *who,
 	void (*fn)(void *arg, const struct sandbox_snapshot *snap), void *arg)
 {
 	LIST_EACH(&book->snaps, node)
 	{
 		struct snap *snap = container_of(node, struct snap, node);
 
-		if (strcmp(snap->view.team_id, team_id) == 0)
+		if (may_see(who, &snap->view))
 			fn(arg, &snap->view);
 	}
 }
@@ -104,12 +118,9 @@ static bool fold(struct str from, char *to, const char *also)
 	return true;
 }
 
-/* Fills alias, tag and template id; a new tag of a known alias shares its id. */
-static int name_it(struct snapshot *p, struct str wanted, struct err *e)
+static int read_name(struct sandbox_snapshot *s, struct str wanted, struct err *e)
 {
-	struct sandbox_snapshot *s = &p->snap;
 	struct str name = STR_NONE, tag = STR_NONE;
-	struct snap *same;
 
 	random_id(s->template_id, TEMPLATE_ID_SIZE - 1);
 	(void)snprintf(s->tag, sizeof s->tag, "default");
@@ -121,24 +132,149 @@ static int name_it(struct snapshot *p, struct str wanted, struct err *e)
 			"invalid snapshot name '%.*s': use letters, digits, '-' and '_', and a "
 			"':tag' if wanted",
 			STR_ARG(wanted));
+	return 0;
+}
+
+static bool has_same_alias(const struct sandbox_snapshot *a, const struct sandbox_snapshot *b)
+{
+	return a->alias[0] && strcmp(a->team_id, b->team_id) == 0 &&
+	       strcmp(a->alias, b->alias) == 0;
+}
+
+/* A new tag of a known alias shares its id, a known one is replaced. */
+static int find_place(struct snapshot *p, struct err *e)
+{
+	struct sandbox_snapshot *s = &p->snap;
+
+	p->replaced[0] = '\0';
 	LIST_EACH(&p->op.book->snaps, node)
 	{
-		same = container_of(node, struct snap, node);
-		if (strcmp(same->view.team_id, s->team_id) == 0 &&
-			strcmp(same->view.alias, s->alias) == 0) {
-			memcpy(s->template_id, same->view.template_id, sizeof s->template_id);
-			if (strcmp(same->view.tag, s->tag) == 0)
-				memcpy(p->replaced, same->view.image, sizeof p->replaced);
-		}
+		const struct sandbox_snapshot *same = &container_of(node, struct snap, node)->view;
+
+		if (!has_same_alias(s, same))
+			continue;
+		if (p->op.agent_id[0] && strcmp(same->agent_id, p->op.agent_id) != 0)
+			return err_set(e, -EEXIST,
+				"the snapshot name '%s' is taken by another agent of the team",
+				s->alias);
+		memcpy(s->template_id, same->template_id, sizeof s->template_id);
+		if (strcmp(same->tag, s->tag) == 0)
+			memcpy(p->replaced, same->image, sizeof p->replaced);
 	}
 	return 0;
 }
 
+/* ---- what a team may keep ---- */
+
+void sandbox_snapshot_use(const struct sandbox_book *book, const char *team_id,
+	struct sandbox_snapshot_use *ret)
+{
+	*ret = (struct sandbox_snapshot_use){ 0 };
+	for (struct list *node = book->snaps.next; node != &book->snaps; node = node->next) {
+		const struct sandbox_snapshot *s = &container_of(node, struct snap, node)->view;
+
+		if (strcmp(s->team_id, team_id) != 0)
+			continue;
+		ret->count++;
+		ret->size_mb += s->size_mb;
+	}
+}
+
+/* With those that are being taken, and this one, but without what it replaces. */
+static struct sandbox_snapshot_use use_with(const struct snapshot *p)
+{
+	const struct sandbox_book *book = p->op.book;
+	struct sandbox_snapshot_use use;
+
+	sandbox_snapshot_use(book, p->snap.team_id, &use);
+	LIST_EACH(&book->taking, node)
+	{
+		const struct snapshot *q = container_of(node, struct snapshot, node);
+
+		if (strcmp(q->snap.team_id, p->snap.team_id) != 0)
+			continue;
+		use.count++;
+		use.size_mb += q->snap.size_mb;
+	}
+	LIST_EACH(&book->snaps, node)
+	{
+		const struct sandbox_snapshot *s = &container_of(node, struct snap, node)->view;
+
+		if (strcmp(s->image, p->replaced) == 0) {
+			use.count--;
+			use.size_mb -= s->size_mb;
+		}
+	}
+	return use;
+}
+
+static void tell_refused(struct snapshot *p, enum limit_kind kind, int64_t most,
+	const struct err *e)
+{
+	CLEANUP(buf_done) struct buf data = BUF_INIT(1024);
+	struct sandbox_book *book = p->op.book;
+	struct live *live = live_find(book, NULL, str_of(p->op.id));
+	struct observe_event event = { .actor = p->actor,
+		.kind = "snapshot.limit",
+		.subject = p->op.id,
+		.team_id = p->snap.team_id,
+		.cause = e->msg };
+	struct jsonw w;
+
+	if (!live || loop_now_ms(book->config.loop) < live->snaps_quiet_to_ms)
+		return;
+	live->snaps_quiet_to_ms = loop_now_ms(book->config.loop) + QUIET_MS;
+	jsonw_init(&w, &data);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "limit", limit_name(kind));
+	jsonw_int(&w, "value", most);
+	jsonw_strz(&w, "cause", e->msg);
+	jsonw_end_object(&w);
+	event.data = buf_str(&data);
+	observe_event(book->config.events, &event);
+}
+
+/* -EDQUOT. How much one takes is known when it is there. */
+static int check_keep(struct snapshot *p, struct err *e)
+{
+	const struct limit_teams *teams = &p->op.book->config.teams;
+	struct sandbox_snapshot_use use = use_with(p);
+	int64_t most = limit_team_ceiling(teams, p->snap.team_id, LIMIT_SNAPSHOTS);
+	enum limit_kind kind = LIMIT_SNAPSHOTS;
+	int r = 0;
+
+	if (use.count > most)
+		r = err_set(e, -EDQUOT,
+			"the limit of your team, %" PRId64
+			" snapshots, was reached: remove some first",
+			most);
+	if (r >= 0) {
+		kind = LIMIT_SNAPSHOT_STORAGE;
+		most = limit_team_ceiling(teams, p->snap.team_id, kind);
+		if (use.size_mb > most)
+			r = err_set(e, -EDQUOT,
+				"the limit of your team, %" PRId64
+				" MiB of snapshots, was reached: remove some first",
+				most);
+	}
+	if (r < 0)
+		tell_refused(p, kind, most, e);
+	return r;
+}
+
+/* ---- taking ---- */
+
+static void record_next(struct sandbox_book *book);
+
 static void snapshot_end(struct snapshot *p, int r, const struct err *e)
 {
+	struct sandbox_book *book = p->op.book;
+
+	list_remove(&p->node);
 	p->fn(p->arg, r, &p->snap, e);
-	p->op.book->in_flight--;
+	book->in_flight--;
 	free(p);
+	record_next(book);
 }
 
 static void forget_replaced(struct snapshot *p)
@@ -181,9 +317,57 @@ static void snapshot_recorded(void *arg, int r, const struct err *e)
 	if (p->replaced[0])
 		forget_replaced(p);
 	keep(p->op.book, &p->snap);
-	log_info("snapshot.created", "sandbox=%s image=%s us=%" PRId64, p->snap.sandbox_id,
+	log_info("snapshot.created", "sandbox_id=%s image=%s us=%" PRId64, p->snap.sandbox_id,
 		p->snap.image, time_now_us() - p->began_us);
 	snapshot_end(p, 0, NULL);
+}
+
+/* One of a name at a time: who comes next finds what the one before has made, and replaces it. */
+static bool must_wait(const struct snapshot *p)
+{
+	LIST_EACH(&p->op.book->taking, node)
+	{
+		const struct snapshot *q = container_of(node, struct snapshot, node);
+
+		if (q->is_recording && has_same_alias(&q->snap, &p->snap))
+			return true;
+	}
+	return false;
+}
+
+static void record(struct snapshot *p)
+{
+	struct sandbox_book *book = p->op.book;
+	struct err e = { 0 };
+
+	if (find_place(p, &e) < 0 || check_keep(p, &e) < 0) {
+		runtime_discard(book_images(book), p->snap.image, done_nothing, NULL);
+		snapshot_end(p, e.code, &e);
+		return;
+	}
+	p->is_recording = true;
+	snap_rows_insert(book->config.store, &p->snap,
+		&(struct snap_change){ p->replaced, p->actor, p->began_us }, snapshot_recorded, p);
+}
+
+static struct snapshot *find_waiting(const struct sandbox_book *book)
+{
+	LIST_EACH(&book->taking, node)
+	{
+		struct snapshot *p = container_of(node, struct snapshot, node);
+
+		if (p->is_saved && !p->is_recording && !must_wait(p))
+			return p;
+	}
+	return NULL;
+}
+
+static void record_next(struct sandbox_book *book)
+{
+	struct snapshot *p;
+
+	while ((p = find_waiting(book)))
+		record(p);
 }
 
 static void snapshot_saved(void *arg, int r, const struct err *e)
@@ -192,11 +376,13 @@ static void snapshot_saved(void *arg, int r, const struct err *e)
 
 	CRASH_POINT("snapshot.saved");
 	live_saved(TAKE(p->live), r);
-	if (r < 0)
+	if (r < 0) {
 		snapshot_end(p, r, e);
-	else
-		snap_rows_insert(p->op.book->config.store, &p->snap, p->replaced, p->actor,
-			snapshot_recorded, p);
+		return;
+	}
+	p->snap.size_mb = r;
+	p->is_saved = true;
+	record_next(p->op.book);
 }
 
 static void describe(struct snapshot *p, const struct sandbox *sb)
@@ -207,6 +393,7 @@ static void describe(struct snapshot *p, const struct sandbox *sb)
 	(void)snprintf(s->base_template, sizeof s->base_template, "%s", sb->base_template);
 	(void)snprintf(s->sandbox_id, sizeof s->sandbox_id, "%s", sb->id);
 	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
+	memcpy(s->agent_id, sb->agent_id, sizeof s->agent_id); /* they are that agent's files */
 	s->cpu_count = sb->limits.v[LIMIT_CPU];
 	s->memory_mb = sb->limits.v[LIMIT_MEMORY];
 	s->disk_mb = sb->limits.v[LIMIT_DISK];
@@ -223,6 +410,8 @@ static void snapshot_run(struct op *op, struct live *live)
 	else if (e.code >= 0 && live->view.state != SANDBOX_RUNNING)
 		(void)err_set(&e, -EBUSY, "Sandbox \"%s\" is paused: resume it to take a snapshot",
 			op->id);
+	else if (e.code >= 0 && find_place(p, &e) >= 0)
+		(void)check_keep(p, &e);
 	if (!live || e.code < 0) {
 		snapshot_end(p, e.code, &e);
 		return;
@@ -234,7 +423,7 @@ static void snapshot_run(struct op *op, struct live *live)
 	runtime_save(live->runtime, live->view.id, p->snap.image, snapshot_saved, p);
 }
 
-void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str id,
+void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg)
 {
 	struct snapshot *p = XNEW(struct snapshot);
@@ -242,11 +431,14 @@ void sandbox_snapshot(struct sandbox_book *book, const char *team_id, struct str
 	p->op.book = book;
 	p->fn = fn;
 	p->arg = arg;
-	(void)snprintf(p->snap.team_id, sizeof p->snap.team_id, "%s", team_id);
+	(void)snprintf(p->snap.team_id, sizeof p->snap.team_id, "%s", who->team_id);
+	(void)snprintf(p->snap.agent_id, sizeof p->snap.agent_id, "%s",
+		who->agent_id ? who->agent_id : "");
 	(void)snprintf(p->actor, sizeof p->actor, "%s", actor);
-	(void)name_it(p, name, &p->e);
+	(void)read_name(&p->snap, name, &p->e);
+	list_append(&book->taking, &p->node);
 	book->in_flight++;
-	op_start(&p->op, book, team_id, id, snapshot_run);
+	op_start(&p->op, book, who, id, snapshot_run);
 }
 
 /* ---- deleting ---- */
@@ -286,21 +478,32 @@ static void delete_one(struct sandbox_book *book, struct snap *snap, const char 
 	d->join = join;
 	memcpy(d->image, snap->view.image, sizeof d->image);
 	list_remove(&snap->node);
-	free(snap);
 	join->waiting++;
-	snap_rows_delete(book->config.store, d->image, actor, row_deleted, d);
+	snap_rows_delete(book->config.store, &snap->view, actor, row_deleted, d);
+	free(snap);
 }
 
-void sandbox_delete_snapshot(struct sandbox_book *book, const char *team_id, struct str wanted,
-	const char *actor, done_fn done, void *arg)
+/* What an agent may see of the team's own it may not take away. */
+static struct snap *find_owned(const struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str wanted)
 {
-	struct snap *snap = find(book, team_id, wanted, true);
+	struct snap *snap = find(book, who, wanted, true);
+
+	if (snap && who && who->agent_id && who->agent_id[0] && !snap->view.agent_id[0])
+		return NULL;
+	return snap;
+}
+
+void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str wanted, const char *actor, done_fn done, void *arg)
+{
+	struct snap *snap = find_owned(book, who, wanted);
 	struct join *join = join_new(1, done, arg);
 	struct err e = { 0 };
 
 	if (!snap)
 		(void)err_set(&e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
-	for (; snap; snap = find(book, team_id, wanted, true))
+	for (; snap; snap = find_owned(book, who, wanted))
 		delete_one(book, snap, actor, join);
 	tell_later(book, &e, join_one, join);
 }

@@ -23,7 +23,7 @@ static void told(void *arg, int r, int status, struct str body, const struct err
 
 	(void)body;
 	if (r < 0 || status != 204)
-		log_warn("sandbox.trust_failed", "sandbox=%s status=%d err=%s", t->id, status,
+		log_warn("sandbox.trust_failed", "sandbox_id=%s status=%d err=%s", t->id, status,
 			log_quote(str_of(r < 0 ? e->msg : "")));
 	t->done(t->arg, 0, NULL);
 	if (t->body.p)

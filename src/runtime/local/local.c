@@ -43,6 +43,8 @@ void call_end(struct call *call, int r, int fd, const struct err *e)
 {
 	if (call->dial)
 		call->dial(call->arg, r < 0 ? r : fd, e);
+	else if (call->used)
+		call->used(call->arg, r, &call->amounts, e);
 	else
 		call->done(call->arg, r, e);
 	close_fdp(&call->fd);
@@ -218,6 +220,14 @@ static void local_pause(struct runtime *rt, const char *id, done_fn done, void *
 	ask_done(rt, WARDEN_FREEZE, id, "", done, arg);
 }
 
+static void local_used(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg)
+{
+	struct call *call = call_new(WARDEN_USAGE, id, arg);
+
+	call->used = fn;
+	local_ask(local_from(rt), call);
+}
+
 static void local_resume(struct runtime *rt, const char *id, done_fn done, void *arg)
 {
 	ask_done(rt, WARDEN_THAW, id, "", done, arg);
@@ -355,6 +365,7 @@ static const struct runtime_ops local_ops = {
 	.egress_sockets = local_egress_sockets,
 	.find_address = local_find_address,
 	.denied = local_denied,
+	.used = local_used,
 };
 
 int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,

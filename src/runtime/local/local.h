@@ -15,6 +15,8 @@ struct call {
 	runtime_dial_fn dial;
 	runtime_each_fn each;
 	runtime_denied_fn each_denied;
+	runtime_used_fn used;
+	struct runtime_used amounts; /* for it */
 	void *arg;
 	int port;
 	uint32_t engine; /* of a LIST: only those */

@@ -1,6 +1,7 @@
 /* The socket to the warden: many calls in flight, answers in any order, matched by their tag. */
 #include "runtime/local/local.h"
 
+#include <limits.h>
 #include <sys/socket.h>
 
 /* Every call that waits fails; the sandboxes themselves live on without a warden. */
@@ -115,6 +116,10 @@ static void answered(struct local *local, const struct warden_reply *reply, cons
 		r = local_connect(fds, n, call->port, &e);
 	else
 		close_all(fds, n);
+	if (r >= 0 && call->request.op == WARDEN_SAVE)
+		r = (int)MIN(reply->count, (uint64_t)INT_MAX);
+	call->amounts = (struct runtime_used){ (int64_t)MIN(reply->count, (uint64_t)INT64_MAX),
+		(int64_t)MIN(reply->bytes, (uint64_t)INT64_MAX) };
 	call_end(call, r, r, &e);
 }
 

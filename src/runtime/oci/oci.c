@@ -112,6 +112,11 @@ static void oci_denied(struct runtime *rt, runtime_denied_fn each, done_fn done,
 	runtime_denied(local_of(rt), each, done, arg);
 }
 
+static void oci_used(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg)
+{
+	runtime_used(local_of(rt), id, fn, arg);
+}
+
 #define OCI_OPS(its_name)                                                                       \
 	{                                                                                       \
 		.name = (its_name), .free = oci_free, .ready = oci_ready, .create = oci_create, \
@@ -119,7 +124,7 @@ static void oci_denied(struct runtime *rt, runtime_denied_fn each, done_fn done,
 		.list = oci_list, .pause = oci_pause, .resume = oci_resume, .save = oci_save,   \
 		.discard = oci_discard, .list_images = oci_list_images,                         \
 		.set_policy = oci_set_policy, .egress_sockets = oci_egress_sockets,             \
-		.find_address = oci_find_address, .denied = oci_denied,                         \
+		.find_address = oci_find_address, .denied = oci_denied, .used = oci_used,       \
 	}
 
 static const struct runtime_ops oci_ops[] = {
