@@ -262,6 +262,24 @@ static int call_many(const struct target *t, int64_t count, char **words, struct
 	return r;
 }
 
+/* --- repeat: the same request, one after the other without a pause --- */
+
+static int repeat_many(const struct target *t, int64_t count, char **words, struct err *e)
+{
+	static struct wire w;
+	int r = wire_dial(&w, t->host, t->port, e);
+
+	for (int64_t i = 0; r >= 0 && i < count; i++) {
+		int64_t began_us = time_now_us();
+
+		r = call_once(&w, t, words[0], words[1], e);
+		if (r >= 0)
+			print_sample(began_us);
+	}
+	wire_done(&w);
+	return r;
+}
+
 /* --- the command line --- */
 
 static int64_t number(const char *text)
@@ -307,6 +325,11 @@ static int mode_call(struct target *t, char **words, struct err *e)
 	return call_many(t, number(words[0]), words + 1, e);
 }
 
+static int mode_repeat(struct target *t, char **words, struct err *e)
+{
+	return repeat_many(t, number(words[0]), words + 1, e);
+}
+
 static const struct {
 	const char *name, *usage;
 	int words; /* behind the port */
@@ -317,6 +340,7 @@ static const struct {
 	{ "exec", "PORT ID TOKEN COUNT", 3, mode_exec },
 	{ "put", "PORT ID TOKEN BYTES", 3, mode_put },
 	{ "get", "PORT ID TOKEN BYTES", 3, mode_get },
+	{ "repeat", "PORT COUNT PATH BODY", 3, mode_repeat },
 	{ "call", "PORT COUNT PATH BODY UNDO-PATH UNDO-BODY", 5, mode_call },
 };
 

@@ -27,8 +27,10 @@ struct access_book {
 	int64_t use_after_ms;
 	struct map by_hash;
 	struct list entries, teams;
+	struct limit_ceilings ceilings; /* the server's */
+	struct limit_quota quota;       /* the same */
 };
 
 int key_hash(struct str key, char hash[HASH_SIZE]);
 void book_add(struct access_book *book, const struct access_key *key, const char *hash);
-struct entry *book_find(struct access_book *book, const char *team_id, struct str id);
+struct entry *book_find(const struct access_book *book, const char *team_id, struct str id);

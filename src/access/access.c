@@ -28,7 +28,7 @@ void book_add(struct access_book *book, const struct access_key *key, const char
 	(void)map_put(&book->by_hash, str_of(entry->hash), entry);
 }
 
-struct entry *book_find(struct access_book *book, const char *team_id, struct str id)
+struct entry *book_find(const struct access_book *book, const char *team_id, struct str id)
 {
 	LIST_EACH(&book->entries, node)
 	{
@@ -45,7 +45,8 @@ struct entry *book_find(struct access_book *book, const char *team_id, struct st
 static int load_key(void *arg, const struct store_row *row, struct err *e)
 {
 	struct access_key key = { .created_us = store_int(row, 6),
-		.last_used_us = store_int(row, 8) };
+		.last_used_us = store_int(row, 8),
+		.expires_us = store_int(row, 11) };
 	char hash[HASH_SIZE];
 
 	(void)e;
@@ -56,6 +57,9 @@ static int load_key(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 4, key.mask_start, sizeof key.mask_start);
 	store_copy_text(row, 5, key.mask_end, sizeof key.mask_end);
 	store_copy_text(row, 7, key.created_by, sizeof key.created_by);
+	store_copy_text(row, 9, key.agent_id, sizeof key.agent_id);
+	key.scopes = access_scopes_read(store_text(row, 10), key.agent_id[0]);
+	store_copy_text(row, 12, key.replaced_by, sizeof key.replaced_by);
 	book_add(arg, &key, hash);
 	return 0;
 }
@@ -75,7 +79,8 @@ static int load_team(void *arg, const struct store_row *row, struct err *e)
 	(void)e;
 	store_copy_text(row, 0, team->view.id, sizeof team->view.id);
 	store_copy_text(row, 1, team->view.name, sizeof team->view.name);
-	limit_set_parse(store_text(row, 2), &team->view.ceilings);
+	limit_ceilings_parse(store_text(row, 2), &team->view.ceilings);
+	(void)limit_quota_parse(store_text(row, 3), &team->view.quota, NULL);
 	return 0;
 }
 
@@ -93,8 +98,8 @@ static int make_first_team(struct store_tx *tx, struct access_book *book, struct
 static int load_book(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct access_book *book = arg;
-	int r = store_query(tx, "SELECT id, name, limits FROM teams ORDER BY created_us, id", NULL,
-		0, load_team, book, e);
+	int r = store_query(tx, "SELECT id, name, limits, quota FROM teams ORDER BY created_us, id",
+		NULL, 0, load_team, book, e);
 
 	if (r >= 0 && list_empty(&book->teams))
 		r = make_first_team(tx, book, e);
@@ -102,7 +107,8 @@ static int load_book(struct store_tx *tx, void *arg, struct err *e)
 		return r;
 	return store_query(tx,
 		"SELECT id, team_id, name, hash, mask_start, mask_end, created_us, created_by, "
-		"last_used_us FROM api_keys WHERE revoked_us IS NULL ORDER BY created_us, id",
+		"last_used_us, agent_id, scopes, expires_us, replaced_by FROM api_keys "
+		"WHERE revoked_us IS NULL ORDER BY created_us, id",
 		NULL, 0, load_key, book, e);
 }
 
@@ -202,19 +208,42 @@ static void mark_used(struct access_book *book, struct entry *entry)
 		loop_timer_set(&book->timer, loop_now_ms(book->loop) + book->use_after_ms);
 }
 
-const struct access_key *access_check(struct access_book *book, struct str key)
+static struct entry *find_text(const struct access_book *book, struct str key)
 {
 	char hash[HASH_SIZE];
-	struct entry *entry;
 
 	/* Looking up a digest tells an attacker nothing about the key, however long it takes. */
-	if (key_hash(key, hash) < 0)
-		return NULL;
-	entry = map_get(&book->by_hash, str_of(hash));
-	if (!entry)
+	return key_hash(key, hash) < 0 ? NULL : map_get(&book->by_hash, str_of(hash));
+}
+
+static bool is_over(const struct entry *entry)
+{
+	return entry->key.expires_us && entry->key.expires_us <= time_wall_us();
+}
+
+const struct access_key *access_check(struct access_book *book, struct str key)
+{
+	struct entry *entry = find_text(book, key);
+
+	if (!entry || is_over(entry))
 		return NULL;
 	mark_used(book, entry);
 	return &entry->key;
+}
+
+bool access_is_expired(const struct access_book *book, struct str key)
+{
+	const struct entry *entry = find_text(book, key);
+
+	return entry && is_over(entry);
+}
+
+const struct access_key *access_find_key(const struct access_book *book, const char *team_id,
+	struct str id)
+{
+	const struct entry *entry = book_find(book, team_id, id);
+
+	return entry ? &entry->key : NULL;
 }
 
 /* ---- reading ---- */

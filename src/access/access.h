@@ -12,7 +12,35 @@ enum {
 	ACCESS_ID_SIZE = UUID_SIZE,
 	ACCESS_KEY_SIZE = 45, /* "e2b_", 40 hex digits and a NUL */
 	ACCESS_NAME_SIZE = 128,
+	ACCESS_AGENT_SIZE = 129,
 };
+
+/* What a key may do. A route names what it needs. */
+enum access_scope {
+	ACCESS_SANDBOXES_READ = 1 << 0,
+	ACCESS_SANDBOXES_WRITE = 1 << 1,
+	ACCESS_EXECUTE = 1 << 2,
+	ACCESS_FILES = 1 << 3,
+	ACCESS_TEMPLATES = 1 << 4, /* name, tag and delete them */
+	ACCESS_VOLUMES = 1 << 5,
+	ACCESS_SECRETS_USE = 1 << 6, /* give them to sandboxes, by name */
+	ACCESS_SECRETS = 1 << 7,     /* set, list and delete them */
+	ACCESS_KEYS = 1 << 8,
+	ACCESS_AUDIT = 1 << 9,
+	ACCESS_USAGE = 1 << 10,
+	ACCESS_ADMIN = 1 << 11, /* what holds for the whole team: quota, rules of commands */
+	ACCESS_ALL = (1 << 12) - 1,
+	ACCESS_NEVER_AGENTS = ACCESS_KEYS | ACCESS_ADMIN, /* with these it could free itself */
+};
+unsigned access_scope_find(struct str name); /* 0: no such one */
+/* Their names, as the table has them: "sandboxes:read", "execute" ... */
+void access_scopes_write(struct buf *out, unsigned scopes, const char *between);
+/* From words with a space between; none: the usual ones. */
+unsigned access_scopes_read(struct str words, bool is_agents);
+/* What a key has for which nobody named any: all, but an agent's only what is about its own. */
+unsigned access_scopes_usual(bool is_agents);
+/* Is this a name for an agent or a task? 1 to 128 letters, digits and . _ : / @ - inside. */
+bool access_is_agent(struct str name);
 
 struct access_key { /* a plain value, without the key */
 	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE];
@@ -20,12 +48,17 @@ struct access_key { /* a plain value, without the key */
 	char name[ACCESS_NAME_SIZE];
 	char mask_start[8], mask_end[8];  /* first 2 and last 4 of the 40 digits */
 	int64_t created_us, last_used_us; /* 0: never used */
+	char agent_id[ACCESS_AGENT_SIZE]; /* the one agent it acts for; empty: it is the team's */
+	unsigned scopes;
+	int64_t expires_us;               /* 0: never */
+	char replaced_by[ACCESS_ID_SIZE]; /* the key that it was rotated to; empty: none */
 };
 
 struct access_team {
 	char id[ACCESS_ID_SIZE];
 	char name[ACCESS_NAME_SIZE];
-	struct limit_set ceilings; /* of each of its sandboxes; 0: the usual one */
+	struct limit_ceilings ceilings; /* its own; 0: the server's, or the usual one */
+	struct limit_quota quota;       /* the same */
 };
 
 struct access_book;
@@ -45,23 +78,53 @@ const struct access_team *access_team(const struct access_book *book, struct str
 void access_each_team(const struct access_book *book,
 	void (*fn)(void *arg, const struct access_team *team), void *arg);
 
-/* -ENOENT: no such team. Holds for sandboxes made from then on. */
+/* -ENOENT: no such team. Holds for what is made from then on. */
 void access_set_ceilings(struct access_book *book, struct str team_id,
-	const struct limit_set *ceilings, const char *actor, done_fn done, void *arg);
+	const struct limit_ceilings *ceilings, const char *actor, done_fn done, void *arg);
+/* Of every team that has no other of its own; at start. */
+void access_set_server_ceilings(struct access_book *book, const struct limit_ceilings *ceilings);
+/* What is said about a team: its own, and where it has none the server's. */
+void access_ceilings(const struct access_book *book, const char *team_id,
+	struct limit_ceilings *ret);
+
+/* What the team's sandboxes may have at once, all together. -ENOENT: no such team. */
+void access_set_quota(struct access_book *book, const char *team_id,
+	const struct limit_quota *quota, const char *actor, done_fn done, void *arg);
+/* Of every team that has none of its own; at start. */
+void access_set_server_quota(struct access_book *book, const struct limit_quota *quota);
+/* What holds for a team, as the sandbox room asks it; arg is the book. */
+void access_quota(void *arg, const char *team_id, struct limit_quota *ret);
 
 void access_make_key(char key[ACCESS_KEY_SIZE]);
 /* At start: the key of DATA/env is a key of the first team, unless it was revoked. */
 int access_ensure_key(struct access_book *book, const char *key, struct err *e);
 
-/* The live key behind what a client sent, or NULL; it counts as used. Valid until the next change
- * of the book. */
+/* The live key behind what a client sent, or NULL (also when its time is up); it counts as used.
+ * Valid until the next change of the book. */
 const struct access_key *access_check(struct access_book *book, struct str key);
+
+/* Was it a live key until its time was up? */
+bool access_is_expired(const struct access_book *book, struct str key);
 
 /* Makes and stores a key, then calls fn: r < 0, or the value and the key itself, this once. */
 typedef void (*access_created_fn)(void *arg, int r, const struct access_key *made, const char *key,
 	const struct err *e);
-void access_create_key(struct access_book *book, const char *team_id, struct str name,
-	const char *actor, access_created_fn fn, void *arg);
+struct access_key_spec {
+	const char *team_id, *actor;
+	struct str name;
+	struct str agent_id; /* empty: the team's */
+	unsigned scopes;     /* 0: the usual ones */
+	int64_t expires_us;  /* 0: never */
+};
+void access_create_key(struct access_book *book, const struct access_key_spec *spec,
+	access_created_fn fn, void *arg);
+/* A new key in the place of this one, which goes on for so long yet. -ENOENT: not this team's, or
+ * revoked. -EEXIST: it has been rotated, or its time is up. */
+void access_rotate_key(struct access_book *book, const char *team_id, struct str id,
+	int64_t overlap_s, const char *actor, access_created_fn fn, void *arg);
+/* NULL: not this team's, or revoked. Valid until the next change of the book. */
+const struct access_key *access_find_key(const struct access_book *book, const char *team_id,
+	struct str id);
 /* -ENOENT: not this team's, or revoked. */
 void access_rename_key(struct access_book *book, const char *team_id, struct str id,
 	struct str name, const char *actor, done_fn done, void *arg);

@@ -1,10 +1,10 @@
-/* What a team's sandboxes may ask for at most. */
+/* What a team may keep, and its sandboxes may ask for, at most. */
 #include "access/access-internal.h"
 
 struct ceilings_job {
 	struct access_book *book;
 	char team_id[ACCESS_ID_SIZE], actor[ACCESS_ID_SIZE];
-	struct limit_set ceilings;
+	struct limit_ceilings ceilings;
 	struct buf json;
 	done_fn done;
 	void *arg;
@@ -19,7 +19,9 @@ static int write_ceilings(struct store_tx *tx, void *arg, struct err *e)
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "there is no team '%s'", job->team_id);
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r
+		     : store_add_caused_event(tx, &event,
+			       &(struct store_cause){ .team_id = job->team_id }, e);
 }
 
 static void written(void *arg, int r, const struct err *e)
@@ -39,7 +41,7 @@ static void written(void *arg, int r, const struct err *e)
 }
 
 void access_set_ceilings(struct access_book *book, struct str team_id,
-	const struct limit_set *ceilings, const char *actor, done_fn done, void *arg)
+	const struct limit_ceilings *ceilings, const char *actor, done_fn done, void *arg)
 {
 	struct ceilings_job *job = XNEW(struct ceilings_job);
 	struct jsonw w;
@@ -52,6 +54,20 @@ void access_set_ceilings(struct access_book *book, struct str team_id,
 	(void)snprintf(job->team_id, sizeof job->team_id, "%.*s", STR_ARG(team_id));
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
 	jsonw_init(&w, &job->json);
-	limit_set_write(&w, NULL, ceilings);
+	limit_ceilings_write(&w, NULL, ceilings);
 	store_run(book->store, write_ceilings, written, job);
+}
+
+void access_set_server_ceilings(struct access_book *book, const struct limit_ceilings *ceilings)
+{
+	book->ceilings = *ceilings;
+}
+
+void access_ceilings(const struct access_book *book, const char *team_id,
+	struct limit_ceilings *ret)
+{
+	const struct access_team *team = access_team(book, str_of(team_id));
+
+	*ret = team ? team->ceilings : (struct limit_ceilings){ 0 };
+	limit_ceilings_add(ret, &book->ceilings);
 }

@@ -14,51 +14,103 @@ struct creation {
 	struct access_book *book;
 	struct access_key key;
 	char text[ACCESS_KEY_SIZE], hash[HASH_SIZE], actor[ACCESS_ID_SIZE];
+	struct buf scopes;             /* as the row has them */
+	char replaces[ACCESS_ID_SIZE]; /* the key that is rotated; empty: none, as the next */
+	int64_t replaced_end_us;
 	access_created_fn fn;
 	void *arg;
 };
 
+static struct store_param text_or_null(const char *text)
+{
+	return text[0] ? P_TEXT(text) : P_NULL;
+}
+
+static int tell(struct store_tx *tx, const struct creation *c, const char *kind, struct err *e)
+{
+	CLEANUP(buf_done) struct buf data = BUF_INIT(4096);
+	struct store_event event = { .actor = c->actor, .kind = kind, .subject = c->key.id };
+	struct store_cause cause = { .team_id = c->key.team_id, .agent_id = c->key.agent_id };
+	struct jsonw w;
+
+	jsonw_init(&w, &data);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "name", c->key.name);
+	jsonw_str(&w, "scopes", buf_str(&c->scopes));
+	if (c->replaces[0])
+		jsonw_strz(&w, "replaces", c->replaces);
+	jsonw_end_object(&w);
+	event.data = buf_str(&data);
+	return store_add_caused_event(tx, &event, &cause, e);
+}
+
+/* Returns how many rows there are now that were not before. */
+static int insert_row(struct store_tx *tx, const struct creation *c, struct err *e)
+{
+	const struct access_key *k = &c->key;
+
+	return store_exec(tx,
+		"INSERT INTO api_keys (id, team_id, name, hash, mask_start, mask_end, created_us, "
+		"created_by, agent_id, scopes, expires_us) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
+		"$9, $10, $11) ON CONFLICT (hash) DO NOTHING",
+		STORE_PARAMS(P_TEXT(k->id), P_TEXT(k->team_id), P_TEXT(k->name), P_TEXT(c->hash),
+			P_TEXT(k->mask_start), P_TEXT(k->mask_end), P_INT(k->created_us),
+			text_or_null(k->created_by), text_or_null(k->agent_id),
+			P_STR(c->scopes.n ? buf_str(&c->scopes) : STR("")),
+			k->expires_us ? P_INT(k->expires_us) : P_NULL),
+		e);
+}
+
 static int insert_key(struct store_tx *tx, void *arg, struct err *e)
 {
-	struct creation *c = arg;
-	struct store_event event = { .actor = c->actor,
-		.kind = "key.created",
-		.subject = c->key.id };
-	int r = store_exec(tx,
-		"INSERT INTO api_keys (id, team_id, name, hash, mask_start, mask_end, created_us, "
-		"created_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (hash) DO NOTHING",
-		STORE_PARAMS(P_TEXT(c->key.id), P_TEXT(c->key.team_id), P_TEXT(c->key.name),
-			P_TEXT(c->hash), P_TEXT(c->key.mask_start), P_TEXT(c->key.mask_end),
-			P_INT(c->key.created_us),
-			c->key.created_by[0] ? P_TEXT(c->key.created_by) : P_NULL),
-		e);
+	const struct creation *c = arg;
+	int r = insert_row(tx, c, e);
 
 	if (r <= 0)
 		return r;
-	r = store_add_event(tx, &event, e);
+	r = tell(tx, c, "key.created", e);
 	return r < 0 ? r : 1;
 }
 
-static void fill_creation(struct creation *c, struct access_book *book, const char *team_id,
-	struct str name, const char *actor)
+/* The row says nothing of scopes where they are the usual ones: a later version may know more. */
+static void fill_scopes(struct creation *c, unsigned scopes)
+{
+	unsigned usual = access_scopes_usual(c->key.agent_id[0]);
+
+	c->scopes = BUF_INIT(1024);
+	c->key.scopes = scopes ? scopes : usual;
+	if (c->key.scopes != usual)
+		access_scopes_write(&c->scopes, c->key.scopes, " ");
+}
+
+/* c->text is set already. */
+static void fill_creation(struct creation *c, struct access_book *book,
+	const struct access_key_spec *spec)
 {
 	struct str digits = str_from(str_of(c->text), 4);
+	struct access_key *k = &c->key;
 
 	c->book = book;
-	uuid_make(c->key.id);
-	if (str_is_uuid(str_of(actor)))
-		(void)snprintf(c->key.created_by, sizeof c->key.created_by, "%s", actor);
-	(void)snprintf(c->key.team_id, sizeof c->key.team_id, "%s", team_id);
-	(void)snprintf(c->key.name, sizeof c->key.name, "%.*s", STR_ARG(name));
-	(void)snprintf(c->key.mask_start, sizeof c->key.mask_start, "%.2s", digits.p);
-	(void)snprintf(c->key.mask_end, sizeof c->key.mask_end, "%.4s", digits.p + digits.n - 4);
-	(void)snprintf(c->actor, sizeof c->actor, "%s", actor);
-	c->key.created_us = time_wall_us();
+	uuid_make(k->id);
+	if (str_is_uuid(str_of(spec->actor)))
+		(void)snprintf(k->created_by, sizeof k->created_by, "%s", spec->actor);
+	(void)snprintf(k->team_id, sizeof k->team_id, "%s", spec->team_id);
+	(void)snprintf(k->name, sizeof k->name, "%.*s", STR_ARG(spec->name));
+	(void)snprintf(k->mask_start, sizeof k->mask_start, "%.2s", digits.p);
+	(void)snprintf(k->mask_end, sizeof k->mask_end, "%.4s", digits.p + digits.n - 4);
+	(void)snprintf(k->agent_id, sizeof k->agent_id, "%.*s", STR_ARG(spec->agent_id));
+	(void)snprintf(c->actor, sizeof c->actor, "%s", spec->actor);
+	k->created_us = time_wall_us();
+	k->expires_us = spec->expires_us;
+	fill_scopes(c, spec->scopes);
 	(void)key_hash(str_of(c->text), c->hash);
 }
 
 int access_ensure_key(struct access_book *book, const char *key, struct err *e)
 {
+	const struct access_key_spec spec = { .team_id = access_first_team(book),
+		.actor = "system",
+		.name = STR("first") };
 	struct creation c = { 0 };
 	int r;
 
@@ -66,11 +118,20 @@ int access_ensure_key(struct access_book *book, const char *key, struct err *e)
 		return err_set(e, -EINVAL,
 			"E2B_API_KEY in the env file is not of the form e2b_ + 40 hex digits");
 	(void)snprintf(c.text, sizeof c.text, "%s", key);
-	fill_creation(&c, book, access_first_team(book), STR("first"), "system");
+	fill_creation(&c, book, &spec);
 	r = store_run_now(book->store, insert_key, &c, e);
 	if (r > 0)
 		book_add(book, &c.key, c.hash);
+	buf_done(&c.scopes);
 	return r < 0 ? r : 0;
+}
+
+static void creation_end(struct creation *c, int r, const struct err *e)
+{
+	c->fn(c->arg, MIN(r, 0), &c->key, c->text, e);
+	explicit_bzero(c->text, sizeof c->text);
+	buf_done(&c->scopes);
+	free(c);
 }
 
 static void key_inserted(void *arg, int r, const struct err *e)
@@ -79,27 +140,115 @@ static void key_inserted(void *arg, int r, const struct err *e)
 
 	if (r > 0)
 		book_add(c->book, &c->key, c->hash);
-	c->fn(c->arg, MIN(r, 0), &c->key, c->text, e);
-	explicit_bzero(c->text, sizeof c->text);
-	free(c);
+	creation_end(c, r, e);
 }
 
-void access_create_key(struct access_book *book, const char *team_id, struct str name,
-	const char *actor, access_created_fn fn, void *arg)
+void access_create_key(struct access_book *book, const struct access_key_spec *spec,
+	access_created_fn fn, void *arg)
 {
 	struct creation *c = XNEW(struct creation);
 
 	access_make_key(c->text);
-	fill_creation(c, book, team_id, name, actor);
+	fill_creation(c, book, spec);
 	c->fn = fn;
 	c->arg = arg;
 	store_run(book->store, insert_key, key_inserted, c);
 }
 
+/* ---- rotating: the new key and the end of the old one are one transaction ---- */
+
+static int note_known(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)row;
+	(void)e;
+	*(bool *)arg = true;
+	return 0;
+}
+
+/* Nothing was there to replace: for want of a key, or of a live one. */
+static int explain(struct store_tx *tx, const struct creation *c, struct err *e)
+{
+	bool is_known = false;
+	int r = store_query(tx,
+		"SELECT 1 FROM api_keys WHERE id = $1 AND team_id = $2 AND revoked_us IS NULL",
+		STORE_PARAMS(P_TEXT(c->replaces), P_TEXT(c->key.team_id)), note_known, &is_known,
+		e);
+
+	if (r < 0)
+		return r;
+	return is_known ? err_set(e, -EEXIST,
+				  "API key '%s' has been rotated already, or its time is up",
+				  c->replaces)
+			: err_set(e, -ENOENT, "API key '%s' not found", c->replaces);
+}
+
+static int replace_key(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct creation *c = arg;
+	int r = store_exec(tx,
+		"UPDATE api_keys SET expires_us = $1, replaced_by = $2 WHERE id = $3 AND team_id = "
+		"$4 AND revoked_us IS NULL AND replaced_by IS NULL AND (expires_us IS NULL OR "
+		"expires_us > $5)",
+		STORE_PARAMS(P_INT(c->replaced_end_us), P_TEXT(c->key.id), P_TEXT(c->replaces),
+			P_TEXT(c->key.team_id), P_INT(c->key.created_us)),
+		e);
+
+	if (r == 0)
+		return explain(tx, c, e);
+	if (r > 0)
+		r = insert_row(tx, c, e);
+	return r < 0 ? r : tell(tx, c, "key.rotated", e);
+}
+
+static void key_replaced(void *arg, int r, const struct err *e)
+{
+	struct creation *c = arg;
+	struct entry *old = book_find(c->book, c->key.team_id, str_of(c->replaces));
+
+	if (r >= 0)
+		book_add(c->book, &c->key, c->hash);
+	if (r >= 0 && old) {
+		old->key.expires_us = c->replaced_end_us;
+		memcpy(old->key.replaced_by, c->key.id, sizeof old->key.replaced_by);
+	}
+	creation_end(c, r, e);
+}
+
+/* The new one is as the old: its name, agent and scopes, and as long a life. */
+static void fill_rotation(struct creation *c, const struct access_key *old, int64_t overlap_s)
+{
+	int64_t now_us = c->key.created_us, end_us = now_us + overlap_s * 1000000;
+
+	c->replaced_end_us = old->expires_us ? MIN(old->expires_us, end_us) : end_us;
+	if (old->expires_us)
+		c->key.expires_us = now_us + (old->expires_us - old->created_us);
+	memcpy(c->key.name, old->name, sizeof c->key.name);
+	memcpy(c->key.agent_id, old->agent_id, sizeof c->key.agent_id);
+	fill_scopes(c, old->scopes);
+}
+
+void access_rotate_key(struct access_book *book, const char *team_id, struct str id,
+	int64_t overlap_s, const char *actor, access_created_fn fn, void *arg)
+{
+	const struct access_key_spec spec = { .team_id = team_id, .actor = actor };
+	const struct access_key *old = access_find_key(book, team_id, id);
+	struct creation *c = XNEW(struct creation);
+
+	access_make_key(c->text);
+	fill_creation(c, book, &spec);
+	if (old)
+		fill_rotation(c, old, overlap_s);
+	(void)snprintf(c->replaces, sizeof c->replaces, "%.*s", STR_ARG(id));
+	c->fn = fn;
+	c->arg = arg;
+	store_run(book->store, replace_key, key_replaced, c);
+}
+
 struct change { /* of a key that is there */
 	struct access_book *book;
 	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE], actor[ACCESS_ID_SIZE];
-	char name[ACCESS_NAME_SIZE];
+	char name[ACCESS_NAME_SIZE], agent_id[ACCESS_AGENT_SIZE];
+	bool is_full; /* it may do everything */
 	done_fn done;
 	void *arg;
 };
@@ -108,12 +257,23 @@ static struct change *change_new(struct access_book *book, const char *team_id, 
 	const char *actor)
 {
 	struct change *v = XNEW(struct change);
+	const struct access_key *key = access_find_key(book, team_id, id);
 
 	v->book = book;
+	v->is_full = key && key->scopes == ACCESS_ALL;
+	(void)snprintf(v->agent_id, sizeof v->agent_id, "%s", key ? key->agent_id : "");
 	(void)snprintf(v->id, sizeof v->id, "%.*s", STR_ARG(id));
 	(void)snprintf(v->team_id, sizeof v->team_id, "%s", team_id);
 	(void)snprintf(v->actor, sizeof v->actor, "%s", actor);
 	return v;
+}
+
+static int tell_change(struct store_tx *tx, const struct change *v, const char *kind, struct err *e)
+{
+	struct store_event event = { .actor = v->actor, .kind = kind, .subject = v->id };
+	struct store_cause cause = { .team_id = v->team_id, .agent_id = v->agent_id };
+
+	return store_add_caused_event(tx, &event, &cause, e);
 }
 
 static int count_row(void *arg, const struct store_row *row, struct err *e)
@@ -126,22 +286,24 @@ static int count_row(void *arg, const struct store_row *row, struct err *e)
 static int mark_revoked(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct change *v = arg;
-	struct store_event event = { .actor = v->actor, .kind = "key.revoked", .subject = v->id };
-	int64_t left = 0;
+	int64_t now_us = time_wall_us(), left = 0;
 	int r = store_exec(tx,
 		"UPDATE api_keys SET revoked_us = $1 WHERE id = $2 AND team_id = $3 AND revoked_us "
 		"IS NULL",
-		STORE_PARAMS(P_INT(time_wall_us()), P_TEXT(v->id), P_TEXT(v->team_id)), e);
+		STORE_PARAMS(P_INT(now_us), P_TEXT(v->id), P_TEXT(v->team_id)), e);
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "API key '%s' not found", v->id);
-	if (r > 0)
+	if (r > 0) /* of those that may do everything: with the last the team would be locked out */
 		r = store_query(tx,
-			"SELECT COUNT(*) FROM api_keys WHERE team_id = $1 AND revoked_us IS NULL",
-			STORE_PARAMS(P_TEXT(v->team_id)), count_row, &left, e);
-	if (r >= 0 && left == 0)
+			"SELECT COUNT(*) FROM api_keys WHERE team_id = $1 AND revoked_us IS NULL "
+			"AND "
+			"agent_id IS NULL AND scopes = '' AND (expires_us IS NULL OR expires_us > "
+			"$2)",
+			STORE_PARAMS(P_TEXT(v->team_id), P_INT(now_us)), count_row, &left, e);
+	if (r >= 0 && left == 0 && v->is_full)
 		return err_set(e, -EBUSY, "this is the team's last key: create another one first");
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r : tell_change(tx, v, "key.revoked", e);
 }
 
 static void key_revoked(void *arg, int r, const struct err *e)
@@ -171,7 +333,6 @@ void access_revoke_key(struct access_book *book, const char *team_id, struct str
 static int rename_row(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct change *v = arg;
-	struct store_event event = { .actor = v->actor, .kind = "key.renamed", .subject = v->id };
 	int r = store_exec(tx,
 		"UPDATE api_keys SET name = $1 WHERE id = $2 AND team_id = $3 AND revoked_us IS "
 		"NULL",
@@ -179,7 +340,7 @@ static int rename_row(struct store_tx *tx, void *arg, struct err *e)
 
 	if (r == 0)
 		return err_set(e, -ENOENT, "API key '%s' not found", v->id);
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r : tell_change(tx, v, "key.renamed", e);
 }
 
 static void key_renamed(void *arg, int r, const struct err *e)

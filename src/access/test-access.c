@@ -1,10 +1,11 @@
 #include "access/access.h"
 #include "loop/loop.h"
 
+#include "database.h"
 #include "test.h"
 
 struct scratch {
-	char dir[32], url[64];
+	char dir[32], url[256];
 	struct loop *loop;
 	struct store *store;
 	struct access_book *book;
@@ -21,7 +22,7 @@ static int open_book(struct scratch *s, struct err *e)
 		memcpy(s->dir, "/tmp/atoll-access-XXXXXX", 25);
 		if (!mkdtemp(s->dir))
 			return -errno;
-		(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+		(void)database_url(s->dir, s->url, sizeof s->url);
 		r = loop_new(&s->loop, e);
 		if (r >= 0)
 			r = store_open(s->loop, s->url, &s->store, e);
@@ -73,7 +74,9 @@ TEST(a_key_works_until_it_is_revoked_also_after_a_restart)
 	ASSERT(access_check(s.book, str_of(first)));
 	(void)snprintf(team, sizeof team, "%s", access_check(s.book, str_of(first))->team_id);
 
-	access_create_key(s.book, team, STR("ci"), "test", created, &s);
+	access_create_key(s.book,
+		&(struct access_key_spec){ .team_id = team, .actor = "test", .name = STR("ci") },
+		created, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(s.r, 0);
 	ASSERT(access_check(s.book, str_of(s.key)));
@@ -130,7 +133,9 @@ TEST(a_key_is_renamed_and_says_who_made_it_and_when_it_was_used)
 	ASSERT(key->last_used_us > 0);
 	(void)snprintf(made_by, sizeof made_by, "%s", key->id);
 
-	access_create_key(s.book, team, STR("ci"), made_by, created, &s);
+	access_create_key(s.book,
+		&(struct access_key_spec){ .team_id = team, .actor = made_by, .name = STR("ci") },
+		created, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	access_rename_key(s.book, team, str_of(s.id), STR("new name"), made_by, done, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
@@ -179,7 +184,7 @@ TEST(when_a_key_was_used_is_written_a_little_later)
 
 TEST(ceilings_are_kept_and_unknown_teams_have_none)
 {
-	struct limit_set ceilings = { .v = { [LIMIT_MEMORY] = 512 } };
+	struct limit_ceilings ceilings = { .v = { [LIMIT_MEMORY] = 512 } };
 	struct scratch s = { 0 };
 	struct err e = { 0 };
 	char team[ACCESS_ID_SIZE];
@@ -199,4 +204,158 @@ TEST(ceilings_are_kept_and_unknown_teams_have_none)
 	kept = access_team(s.book, str_of(team))->ceilings.v[LIMIT_MEMORY];
 	scratch_done(&s);
 	ASSERT_EQ(kept, 512);
+}
+
+/* ---- scopes, agents, ends ---- */
+
+TEST(scopes_have_one_name_each_and_read_back)
+{
+	CLEANUP(buf_done) struct buf all = BUF_INIT(1024);
+
+	access_scopes_write(&all, ACCESS_ALL, " ");
+	ASSERT_EQ(access_scopes_read(buf_str(&all), false), ACCESS_ALL);
+	ASSERT_EQ(access_scopes_read(STR("execute files"), false), ACCESS_EXECUTE | ACCESS_FILES);
+	ASSERT_EQ(access_scopes_read(STR("execute fly"), false), ACCESS_EXECUTE);
+	ASSERT_EQ(access_scopes_read(STR("fly"), false), 0);
+	ASSERT_EQ(access_scopes_read(STR(""), false), ACCESS_ALL);
+	ASSERT_EQ(access_scopes_read(STR(""), true) & ACCESS_NEVER_AGENTS, 0);
+	ASSERT_EQ(access_scope_find(STR("sandboxes")), 0);
+}
+
+TEST(names_of_agents_are_plain)
+{
+	static const char *const good[] = { "a", "agent-7", "team/agent:7@v1.2", "A_b" };
+	static const char *const bad[] = { "", "-a", " a", "a b", "a\n", "\xc3\xa4", ".a", "a;b",
+		"a\"", "/a" };
+	char big[ACCESS_AGENT_SIZE + 1];
+
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		ASSERT(access_is_agent(str_of(good[i])));
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ASSERT(!access_is_agent(str_of(bad[i])));
+	memset(big, 'a', sizeof big);
+	ASSERT(access_is_agent(str_make(big, ACCESS_AGENT_SIZE - 1)));
+	ASSERT(!access_is_agent(str_make(big, ACCESS_AGENT_SIZE)));
+}
+
+static void make(struct scratch *s, const struct access_key_spec *spec)
+{
+	struct err e = { 0 };
+
+	access_create_key(s->book, spec, created, s);
+	(void)loop_run(s->loop, &e);
+}
+
+TEST(a_key_has_its_agent_scopes_and_end_also_after_a_restart)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	const struct access_key *key;
+	int64_t end_us = time_wall_us() + 3600 * 1000000LL;
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	make(&s, &(struct access_key_spec){ .team_id = access_first_team(s.book),
+			 .actor = "test",
+			 .name = STR("agent's"),
+			 .agent_id = STR("agent-7"),
+			 .scopes = ACCESS_EXECUTE | ACCESS_SANDBOXES_READ,
+			 .expires_us = end_us });
+	ASSERT_EQ(s.r, 0);
+	for (int i = 0; i < 2; i++) {
+		key = access_check(s.book, str_of(s.key));
+		ASSERT(key);
+		ASSERT_STR(key->agent_id, "agent-7");
+		ASSERT_EQ(key->scopes, ACCESS_EXECUTE | ACCESS_SANDBOXES_READ);
+		ASSERT_EQ(key->expires_us, end_us);
+		ASSERT_EQ(open_book(&s, &e), 0);
+	}
+	make(&s, &(struct access_key_spec){ .team_id = access_first_team(s.book),
+			 .actor = "test",
+			 .name = STR("short"),
+			 .expires_us = time_wall_us() - 1 });
+	ASSERT_EQ(s.r, 0);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+	ASSERT(access_is_expired(s.book, str_of(s.key)));
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+}
+
+TEST(a_rotated_key_works_beside_the_new_one_until_the_overlap_ends)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char old[ACCESS_KEY_SIZE], id[ACCESS_ID_SIZE];
+	const char *team;
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	team = access_first_team(s.book);
+	make(&s, &(struct access_key_spec){ .team_id = team,
+			 .actor = "test",
+			 .name = STR("ci"),
+			 .agent_id = STR("a"),
+			 .scopes = ACCESS_FILES });
+	memcpy(old, s.key, sizeof old);
+	memcpy(id, s.id, sizeof id);
+	access_rotate_key(s.book, team, str_of(id), 3600, "test", created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT(strcmp(old, s.key) != 0);
+	ASSERT(access_check(s.book, str_of(old)));
+	ASSERT_STR(access_check(s.book, str_of(old))->replaced_by, s.id);
+	ASSERT_STR(access_check(s.book, str_of(s.key))->agent_id, "a");
+	ASSERT_EQ(access_check(s.book, str_of(s.key))->scopes, ACCESS_FILES);
+
+	access_rotate_key(s.book, team, str_of(id), 0, "test", created, &s); /* once is enough */
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -EEXIST);
+	access_rotate_key(s.book, team, STR("nobody"), 0, "test", created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+}
+
+TEST(a_key_rotated_without_overlap_ends_at_once)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char old[ACCESS_KEY_SIZE], id[ACCESS_ID_SIZE];
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	make(&s, &(struct access_key_spec){ .team_id = access_first_team(s.book),
+			 .actor = "test",
+			 .name = STR("ci") });
+	memcpy(old, s.key, sizeof old);
+	memcpy(id, s.id, sizeof id);
+	access_rotate_key(s.book, access_first_team(s.book), str_of(id), 0, "test", created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	ASSERT(!access_check(s.book, str_of(old)));
+	ASSERT(access_check(s.book, str_of(s.key)));
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT(!access_check(s.book, str_of(old)));
+	ASSERT(access_check(s.book, str_of(s.key)));
+}
+
+TEST(the_quota_is_the_teams_where_it_has_one_and_else_the_servers)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct limit_quota
+		servers = { .v = { [LIMIT_QUOTA_SANDBOXES] = 9, [LIMIT_QUOTA_DISK] = 99 } },
+		teams = { .v = { [LIMIT_QUOTA_SANDBOXES] = 3 } }, got;
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	access_set_quota(s.book, access_first_team(s.book), &teams, "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, 0);
+	for (int i = 0; i < 2; i++) {
+		access_set_server_quota(s.book, &servers);
+		access_quota(s.book, access_first_team(s.book), &got);
+		ASSERT_EQ(got.v[LIMIT_QUOTA_SANDBOXES], 3);
+		ASSERT_EQ(got.v[LIMIT_QUOTA_DISK], 99);
+		ASSERT_EQ(got.v[LIMIT_QUOTA_MEMORY], 0);
+		ASSERT_EQ(open_book(&s, &e), 0);
+	}
+	access_set_quota(s.book, "nobody", &teams, "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
 }

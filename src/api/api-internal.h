@@ -5,7 +5,9 @@
 #include "json/json.h"
 
 enum {
-	API_MAX_PARAMS = 2,
+	API_MAX_PARAMS = 3,
+	API_REQUEST_ID_SIZE = 65,
+	API_ONCE_SIZE = 2 * SHA256_SIZE + 1,
 	API_BODY_BYTES = 16 << 20,
 	API_ANSWER_BYTES = 64 << 20,
 };
@@ -22,6 +24,13 @@ struct api_node {
 struct api {
 	struct api_config config;
 	struct api_node node;
+	uint64_t n_requests; /* what the ids that we make are counted by */
+	char start_id[17];   /* and what tells them from those of another start */
+	struct {
+		struct map by_name;
+		struct list all;
+		size_t bytes; /* of the answers */
+	} once;
 };
 
 struct api_route;
@@ -29,37 +38,74 @@ struct api_call { /* one request; lives in the exchange's arena */
 	struct api *api;
 	struct http_exchange *x;
 	const struct api_route *route;
-	struct access_key key;             /* who asks; all zero on open routes */
-	struct str params[API_MAX_PARAMS]; /* decoded {segments} of the path, in order */
+	struct access_key key;      /* who asks; all zero on open routes */
+	struct sandbox_owner owner; /* the key's team and agent: whose sandboxes it may touch */
+	bool is_operator;           /* the operator's token was shown, and no key */
+	bool is_v1;                 /* asked below /api/v1: errors look as there */
+	char request_id[API_REQUEST_ID_SIZE];
+	char traceparent[SANDBOX_TRACE_SIZE]; /* as sent, checked; empty: none */
+	struct str params[API_MAX_PARAMS];    /* decoded {segments} of the path, in order */
 	struct str body;
-	bool is_counted; /* among those that are starting sandboxes */
+	int64_t began_us; /* when its head had been read */
+	bool is_counted;  /* among those that are starting sandboxes */
+	bool retry_is_said;
+	const char
+		*origin; /* of an error: user, agent or infrastructure; NULL: as its status says */
+	struct once *once; /* others may wait for the answer; NULL: none do */
+	struct api_call *next_waiting;
+	char once_name[API_ONCE_SIZE]; /* empty: no Idempotency-Key was sent */
+	char once_request[2 *
+			  API_ONCE_SIZE]; /* that and the body's digest: for the sandbox's row */
 };
 
 typedef void (*api_fn)(struct api_call *call);
 enum api_flags {
-	API_OPEN = 1 << 0,   /* no key needed */
-	API_BODY = 1 << 1,   /* the body is read before the handler is called */
-	API_ADMIN = 1 << 2,  /* the operator's token is needed, and no key */
-	API_STARTS = 1 << 3, /* makes sandboxes: refused while draining, and counted */
-	API_HEALTH = 1 << 4, /* says no while draining */
+	API_OPEN = 1 << 0,      /* no key needed */
+	API_BODY = 1 << 1,      /* the body is read before the handler is called */
+	API_ADMIN = 1 << 2,     /* the operator's token is needed, and no key */
+	API_STARTS = 1 << 3,    /* makes sandboxes: refused while draining, and counted */
+	API_HEALTH = 1 << 4,    /* says no while draining */
+	API_ALL_TEAMS = 1 << 5, /* the operator may ask without naming a team: of all of them */
+	API_METRICS = 1 << 7,   /* open when the server was told so */
+	API_ONCE = 1 << 6,      /* an Idempotency-Key makes the same request again the same one */
 };
 struct api_route {
 	const char *method, *pattern;
 	api_fn fn;
 	unsigned flags;
+	unsigned scope; /* ACCESS_*, of which the key must have all; 0: any key will do */
 };
 /* Each surface's table ends with a NULL method. */
 extern const struct api_route api_e2b_routes[];
+extern const struct api_route api_v1_routes[]; /* below /api/v1 */
 /* The same routes as an OpenAPI document, for people and programs: openapi.json, which a test keeps
  * true. */
 extern const char api_openapi[];
+extern const char api_v1_openapi[]; /* v1/openapi.json */
 
 /* Answers. Each ends the exchange. */
 void api_fail(struct api_call *call, const struct err *e);
 void api_fail_status(struct api_call *call, int status, const char *message);
+/* With a word for programs, which stays the same, and a hint for people; either may be NULL: as the
+ * status says. Surfaces that have no place for them leave them out. */
+void api_fail_as(struct api_call *call, int status, const char *code, const char *message,
+	const char *hint);
 void api_reply_json(struct api_call *call, int status, const struct buf *body);
 void api_reply_empty(struct api_call *call, int status);
 int api_status_of(int err_code);
+/* Before the answer: when to come again. 429 and 503 say a second by themselves. */
+void api_retry_after(struct api_call *call, int64_t seconds);
+/* Whoever answers by http_begin or a relay says so here first, once. */
+void api_note_answer(struct api_call *call, int status);
+/* Has the caller's key all of these scopes (ACCESS_*)? The operator has. */
+bool api_may(const struct api_call *call, unsigned scopes);
+/* The agent and task of what is made in the name of this call: as was asked, checked, and the key's
+ * own agent where it is bound to one. Answers 400 or 403 itself. */
+struct api_labels {
+	const char *agent_id, *task_id; /* terminated; empty: none */
+};
+int api_labels(struct api_call *call, struct str agent_id, struct str task_id,
+	struct api_labels *ret);
 /* The usual end of a call: the error, or one JSON document.
  *     if (!api_answer_begin(call, &answer, r, e))
  *             return;
@@ -83,6 +129,20 @@ int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t 
 int api_query_range(struct api_call *call, int64_t *start_s, int64_t *end_s);
 /* done_fn that ends a call with 204 or the error. */
 void api_done_empty(void *call, int r, const struct err *e);
+
+/* ---- request.c ---- */
+/* 1 to 64 letters, digits and . _ : - */
+bool request_id_is_sane(struct str id);
+/* A W3C traceparent, as version 00; of a later version the first four fields count. What is
+ * malformed is as if it had not been sent: false, and *ret is empty. */
+bool request_trace(struct str text, char ret[SANDBOX_TRACE_SIZE]);
+
+/* ---- once.c ---- */
+/* True: it is answered, or will be, as another one is. */
+bool once_begin(struct api_call *call);
+void once_answered(struct api_call *call, int status, struct str body);
+void once_streamed(struct api_call *call); /* the answer cannot be kept */
+void once_done(struct api *api);
 
 /* ---- cors.c ---- */
 /* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.

@@ -6,171 +6,19 @@ struct api *api_new(const struct api_config *config)
 
 	api->config = *config;
 	uuid_make(api->node.service_id);
+	random_id(api->start_id, sizeof api->start_id - 1);
+	list_init(&api->once.all);
 	api->node.changed_us = time_wall_us();
 	return api;
 }
 
 struct api *api_free(struct api *api)
 {
+	if (!api)
+		return NULL;
+	once_done(api);
 	free(api);
 	return NULL;
-}
-
-/* ---- answers ---- */
-
-int api_status_of(int err_code)
-{
-	static const struct {
-		int code, status;
-	} table[] = {
-		{ EINVAL, 400 },
-		{ ERANGE, 400 },
-		{ EOPNOTSUPP, 400 },
-		{ ESTALE, 400 },  /* a volume that is gone */
-		{ ENOTDIR, 400 }, /* no place for a volume */
-		{ EACCES, 401 },
-		{ EPERM, 403 },
-		{ ENOENT, 404 },
-		{ EEXIST, 409 },
-		{ EBUSY, 409 },
-		{ E2BIG, 413 },
-		{ EDQUOT, 429 },
-		{ EPIPE, 503 },
-		{ EAGAIN, 503 },
-		{ ETIMEDOUT, 504 },
-		{ ENOSPC, 507 },
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
-		if (-err_code == table[i].code)
-			return table[i].status;
-	return 500;
-}
-
-/* Every answer of a route that makes sandboxes passes here once. */
-static void count_answer(struct api_call *call, int status)
-{
-	struct api_node *node = &call->api->node;
-
-	if (!call->is_counted)
-		return;
-	call->is_counted = false;
-	node->starting--;
-	node->created += status < 300;
-	node->failed += status >= 500;
-}
-
-void api_reply_json(struct api_call *call, int status, const struct buf *body)
-{
-	if (body->failed) {
-		api_fail_status(call, 500, "the answer is larger than the server allows");
-		return;
-	}
-	count_answer(call, status);
-	http_reply(call->x, status, "application/json; charset=utf-8", buf_str(body));
-}
-
-void api_reply_empty(struct api_call *call, int status)
-{
-	count_answer(call, status);
-	http_reply(call->x, status, NULL, STR_NONE);
-}
-
-void api_fail_status(struct api_call *call, int status, const char *message)
-{
-	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
-	struct jsonw w;
-
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	jsonw_int(&w, "code", status);
-	jsonw_strz(&w, "message", message);
-	jsonw_end_object(&w);
-	count_answer(call, status);
-	http_reply(call->x, status, "application/json; charset=utf-8", buf_str(&body));
-}
-
-void api_fail(struct api_call *call, const struct err *e)
-{
-	int status = api_status_of(e->code);
-
-	if (status >= 500)
-		log_error("api.failed", "method=%.*s path=%s status=%d err=%s",
-			STR_ARG(http_method(call->x)), log_quote(http_path(call->x)), status,
-			log_quote(str_of(e->msg)));
-	api_fail_status(call, status, e->msg);
-}
-
-bool api_answer_begin(struct api_call *call, struct api_answer *answer, int r, const struct err *e)
-{
-	if (r < 0) {
-		api_fail(call, e);
-		return false;
-	}
-	answer->body = BUF_INIT(API_ANSWER_BYTES);
-	jsonw_init(&answer->w, &answer->body);
-	return true;
-}
-
-void api_answer_send(struct api_call *call, struct api_answer *answer, int status)
-{
-	api_reply_json(call, status, &answer->body);
-	buf_done(&answer->body);
-}
-
-void api_done_empty(void *arg, int r, const struct err *e)
-{
-	if (r < 0)
-		api_fail(arg, e);
-	else
-		api_reply_empty(arg, 204);
-}
-
-int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional)
-{
-	struct str body = optional && call->body.n == 0 ? STR("{}") : call->body;
-	struct err e = { 0 };
-	int r = json_decode(http_arena(call->x), body, shape, out, &e);
-
-	if (r < 0) {
-		(void)err_wrap(&e, r, "validation error");
-		api_fail_status(call, r == -ENOBUFS ? 413 : 400, e.msg);
-	}
-	return r;
-}
-
-int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t max, int64_t *ret)
-{
-	struct str text = http_query_value(call->x, name);
-	struct err e = { 0 };
-
-	if (!text.p || str_to_int(text, min, max, ret) == 0)
-		return 0;
-	(void)err_set(&e, -EINVAL,
-		"validation error: %s must be a whole number from %" PRId64 " to %" PRId64, name,
-		min, max);
-	api_fail(call, &e);
-	return -EINVAL;
-}
-
-int api_query_range(struct api_call *call, int64_t *start_s, int64_t *end_s)
-{
-	static const int64_t last_s =
-		10413791999; /* 2299-12-31T23:59:59Z: E2B's store ends there */
-	const char *wrong = NULL;
-
-	if (api_query_int(call, "start", 0, INT64_MAX, start_s) < 0 ||
-		api_query_int(call, "end", 0, INT64_MAX, end_s) < 0)
-		return -EINVAL;
-	if (*start_s > last_s)
-		wrong = "start time cannot be after 2299-12-31 23:59:59 UTC";
-	else if (*end_s > last_s)
-		wrong = "end time cannot be after 2299-12-31 23:59:59 UTC";
-	else if (*start_s > *end_s)
-		wrong = "start time cannot be after end time";
-	if (wrong)
-		api_fail_status(call, 400, wrong);
-	return wrong ? -EINVAL : 0;
 }
 
 /* ---- routing ---- */
@@ -207,11 +55,16 @@ static bool match(struct api_call *call, const char *pattern)
 	}
 }
 
+static const struct api_route *routes_of(const struct api_call *call)
+{
+	return call->is_v1 ? api_v1_routes : api_e2b_routes;
+}
+
 /* Finds the route; *ret_other says that the path exists with another method. */
 static const struct api_route *route_of(struct api_call *call, bool *ret_other)
 {
 	*ret_other = false;
-	for (const struct api_route *route = api_e2b_routes; route->method; route++) {
+	for (const struct api_route *route = routes_of(call); route->method; route++) {
 		if (!match(call, route->pattern))
 			continue;
 		if (str_is(http_method(call->x), route->method))
@@ -226,7 +79,7 @@ static void fail_method(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf allow = BUF_INIT(256);
 
-	for (const struct api_route *route = api_e2b_routes; route->method; route++)
+	for (const struct api_route *route = routes_of(call); route->method; route++)
 		if (match(call, route->pattern))
 			(void)buf_printf(&allow, "%s%s", allow.n ? ", " : "", route->method);
 	http_add_header(call->x, "Allow", buf_str(&allow));
@@ -255,23 +108,32 @@ static bool is_admin(const struct api_call *call)
 	return mem_equal_ct(a, b, sizeof a);
 }
 
-/* The operator may act for any team by naming it. */
+static void be_operator(struct api_call *call)
+{
+	(void)snprintf(call->key.id, sizeof call->key.id, "admin");
+	call->key.scopes = ACCESS_ALL;
+	call->is_operator = true;
+}
+
+/* The operator may act for any team by naming it; answers when it is named wrongly. */
 static bool admin_as_team(struct api_call *call)
 {
 	struct str id = http_header(call->x, "X-Team-ID");
 	const struct access_team *team = access_team(call->api->config.access, id);
 
-	if (!team || !is_admin(call))
-		return false;
-	(void)snprintf(call->key.id, sizeof call->key.id, "admin");
-	(void)snprintf(call->key.team_id, sizeof call->key.team_id, "%s", team->id);
-	return true;
+	be_operator(call);
+	if (team)
+		(void)snprintf(call->key.team_id, sizeof call->key.team_id, "%s", team->id);
+	else if (id.n || !(call->route->flags & API_ALL_TEAMS))
+		api_fail_status(call, call->is_v1 ? 400 : 401,
+			"X-Team-ID must name the team that the operator acts for");
+	return team || (!id.n && call->route->flags & API_ALL_TEAMS);
 }
 
 static bool authenticate_admin(struct api_call *call)
 {
 	if (is_admin(call)) {
-		(void)snprintf(call->key.id, sizeof call->key.id, "admin");
+		be_operator(call);
 		return true;
 	}
 	api_fail_status(call, 401,
@@ -281,32 +143,60 @@ static bool authenticate_admin(struct api_call *call)
 	return false;
 }
 
+static bool authenticate_key(struct api_call *call, struct str sent)
+{
+	const struct access_key *key = access_check(call->api->config.access, sent);
+
+	if (key)
+		call->key = *key;
+	else if (access_is_expired(call->api->config.access, sent))
+		api_fail_as(call, 401, "key_expired", "Invalid API key: its time is up",
+			"use the key that it was rotated to, or make a new one");
+	else
+		api_fail_status(call, 401, "Invalid API key: it is unknown, revoked or misspelt");
+	return key;
+}
+
 static bool authenticate(struct api_call *call)
 {
 	struct str sent = http_header(call->x, "X-API-Key");
-	const struct access_key *key;
 
 	if (call->route->flags & API_ADMIN)
 		return authenticate_admin(call);
 	if (!sent.p)
 		sent = api_bearer(call->x);
-	if (!sent.p && http_header(call->x, "X-Admin-Token").p && admin_as_team(call))
+	if (sent.p)
+		return authenticate_key(call, sent);
+	if (is_admin(call))
+		return admin_as_team(call);
+	api_fail_status(call, 401, "authorization header is missing");
+	return false;
+}
+
+bool api_may(const struct api_call *call, unsigned scopes)
+{
+	return (call->key.scopes & scopes) == scopes;
+}
+
+/* Answers 403 itself. */
+static bool authorise(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(1024);
+
+	call->owner = (struct sandbox_owner){ call->key.team_id, call->key.agent_id };
+	if (api_may(call, call->route->scope))
 		return true;
-	if (!sent.p) {
-		api_fail_status(call, 401, "authorization header is missing");
-		return false;
-	}
-	key = access_check(call->api->config.access, sent);
-	if (!key) {
-		api_fail_status(call, 401, "Invalid API key: it is unknown, revoked or misspelt");
-		return false;
-	}
-	call->key = *key;
-	return true;
+	(void)buf_adds(&text, "this key lacks the scope ");
+	access_scopes_write(&text, call->route->scope & ~call->key.scopes, ", ");
+	api_fail_as(call, 403, "missing_scope", buf_str(&text).p,
+		"make a key with this scope, or use another one");
+	return false;
 }
 
 static void run_handler(struct api_call *call)
 {
+	if (call->route->flags & API_ONCE && once_begin(call))
+		return;
 	if (call->route->flags & API_STARTS) {
 		call->is_counted = true;
 		call->api->node.starting++;
@@ -339,6 +229,33 @@ static bool query_is_decodable(const struct http_exchange *x)
 	       (percent_decode(http_query(x), true, &text) >= 0 && str_is_utf8(buf_str(&text)));
 }
 
+/* ---- what a request says of itself ---- */
+
+/* Theirs if it is sane, else one of ours; E2B's surface answers with it only when asked. */
+static void name_request(struct api_call *call)
+{
+	struct str sent = http_header(call->x, "X-Request-Id");
+
+	if (request_id_is_sane(sent))
+		(void)snprintf(call->request_id, sizeof call->request_id, "%.*s", STR_ARG(sent));
+	else
+		(void)snprintf(call->request_id, sizeof call->request_id, "req_%s%" PRIx64,
+			call->api->start_id, ++call->api->n_requests);
+	if (call->is_v1 || sent.n)
+		http_add_header(call->x, "X-Request-Id", str_of(call->request_id));
+}
+
+static bool is_below(struct str path, struct str prefix)
+{
+	return str_has_prefix(path, prefix) && (path.n == prefix.n || path.p[prefix.n] == '/');
+}
+
+static bool is_open(const struct api_call *call)
+{
+	return call->route->flags & API_OPEN ||
+	       (call->route->flags & API_METRICS && call->api->config.metrics_open);
+}
+
 void api_handle(struct api *api, struct http_exchange *x)
 {
 	struct api_call *call = arena_alloc(http_arena(x), sizeof *call);
@@ -352,15 +269,19 @@ void api_handle(struct api *api, struct http_exchange *x)
 	}
 	call->api = api;
 	call->x = x;
+	call->began_us = time_now_us();
+	call->is_v1 = is_below(http_path(x), STR("/api/v1"));
+	name_request(call);
+	(void)request_trace(http_header(x, "traceparent"), call->traceparent);
 	call->route = route_of(call, &other);
 	if (!call->route && other)
 		fail_method(call);
 	else if (!call->route)
-		api_fail_status(call, 404, "no such path");
+		api_fail_as(call, 404, NULL, "no such path", "/api/v1/openapi.json has all paths");
 	else if (!query_is_decodable(x))
 		api_fail_status(call, 400,
 			"validation error: the query is not percent-encoded UTF-8");
-	else if (!(call->route->flags & API_OPEN) && !authenticate(call))
+	else if (!is_open(call) && (!authenticate(call) || !authorise(call)))
 		return;
 	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)
 		api_fail_status(call, 503, "this node is draining: it starts no sandboxes");

@@ -6,7 +6,9 @@
 
 #include "access/access.h"
 #include "egress/egress.h"
+#include "execution/execution.h"
 #include "http/http.h"
+#include "observe/observe.h"
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
 #include "store/store.h"
@@ -16,12 +18,21 @@
 struct api;
 struct api_config {          /* all borrowed */
 	struct store *store; /* for what observe makes of it */
+	struct loop *loop;
+	struct observe_log *events;
 	struct access_book *access;
 	struct secret_book *secrets;
+	struct execution_book *executions;
 	struct volume_book *volumes;
 	struct sandbox_book *sandboxes;
 	struct template_book *templates;
 	const struct egress *egress;
+	const struct runtime_set *runtimes;
+	struct observe_feed *feed;
+	struct observe_metrics *metrics;
+	const struct observe_traces *traces; /* NULL: none are sent */
+	const struct observe_prices *prices;
+	bool metrics_open;       /* to everybody, without a key */
 	const char *domain;      /* what clients put behind PORT-ID. */
 	const char *admin_token; /* what X-Admin-Token must be; NULL: nobody is the operator */
 	const char *node_id;

@@ -12,7 +12,8 @@ static const char allowed_headers[] =
 	"machine, os, package_version, processor, publisher, release, sdk_runtime, system, "
 	"E2b-Sandbox-Id, E2b-Sandbox-Port, E2b-Traffic-Access-Token, Connect-Protocol-Version, "
 	"Connect-Timeout-Ms, Connect-Accept-Encoding, Connect-Content-Encoding, Range, "
-	"Keepalive-Ping-Interval, Last-Event-ID";
+	"Keepalive-Ping-Interval, Last-Event-ID, Idempotency-Key, If-Range, X-Request-Id, "
+	"traceparent, tracestate";
 
 static bool is_preflight(const struct http_exchange *x)
 {
@@ -27,7 +28,8 @@ bool cors_handle(struct http_exchange *x)
 	http_add_header(x, "Access-Control-Allow-Origin", STR("*"));
 	if (!is_preflight(x)) {
 		http_add_header(x, "Access-Control-Expose-Headers",
-			STR("X-Next-Token, X-Total-Running, Retry-After"));
+			STR("X-Next-Token, X-Total-Running, Retry-After, X-Request-Id, ETag, "
+			    "Content-Range, Idempotent-Replayed"));
 		return false;
 	}
 	http_add_header(x, "Access-Control-Allow-Methods",

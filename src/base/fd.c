@@ -1,6 +1,5 @@
 #include "base/base.h"
 
-#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -102,68 +101,6 @@ int dir_make(int dir_fd, const char *name, mode_t mode, struct err *e)
 {
 	if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)
 		return err_sys(e, -errno, "make directory %s", name);
-	return 0;
-}
-
-static int remove_entries(int dir_fd, dev_t dev, int depth, struct err *e)
-{
-	DIR *dir = fdopendir(dir_fd); /* owns dir_fd from here */
-	struct dirent *entry;
-	int r = 0;
-
-	if (!dir) {
-		(void)close(dir_fd);
-		return err_sys(e, -errno, "read directory");
-	}
-	while (r >= 0 && (entry = readdir(dir))) {
-		struct stat st;
-		int fd;
-
-		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-			continue;
-		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		if (!S_ISDIR(st.st_mode)) {
-			if (unlinkat(dirfd(dir), entry->d_name, 0) < 0 && errno != ENOENT)
-				r = err_sys(e, -errno, "remove %s", entry->d_name);
-			continue;
-		}
-		if (st.st_dev != dev || depth > 1000) {
-			r = err_set(e, -EXDEV, "%s is another file system", entry->d_name);
-			break;
-		}
-		fd = openat(dirfd(dir), entry->d_name,
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd >= 0)
-			r = remove_entries(fd, dev, depth + 1, e);
-		if (r >= 0 && unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR) < 0 &&
-			errno != ENOENT)
-			r = err_sys(e, -errno, "remove %s", entry->d_name);
-	}
-	(void)closedir(dir);
-	return r;
-}
-
-int dir_remove_tree(int dir_fd, const char *name, struct err *e)
-{
-	int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	int r;
-
-	if (fd < 0 && errno == ENOENT)
-		return 0;
-	if (fd < 0)
-		return err_sys(e, -errno, "open %s", name);
-	if (fstat(fd, &st) < 0) {
-		r = -errno;
-		(void)close(fd);
-		return err_sys(e, r, "stat %s", name);
-	}
-	r = remove_entries(fd, st.st_dev, 0, e);
-	if (r < 0)
-		return err_wrap(e, r, "%s", name);
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return err_sys(e, -errno, "remove %s", name);
 	return 0;
 }
 

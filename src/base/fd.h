@@ -19,7 +19,11 @@ int file_write(int dir_fd, const char *name, struct str text,
 /* Written beside and renamed over, so a reader sees the old or the new text, never half. */
 int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e);
 int dir_make(int dir_fd, const char *name, mode_t mode, struct err *e); /* fine if it is there */
-int dir_remove_tree(int dir_fd, const char *name, struct err *e); /* never leaves its file system */
+/* Whatever modes are set inside and however deep it is, also while somebody still writes there,
+ * within reason; never leaves its file system. Fine if there is nothing. */
+int dir_remove_tree(int dir_fd, const char *name, struct err *e);
+/* The same up to that time (time_now_us): 0 or -errno; -EAGAIN: some of it is left, call again. */
+int dir_remove_some(int dir_fd, const char *name, int64_t until_us);
 
 /* One message with descriptors on a Unix socket. Sending does not consume the descriptors. */
 enum {

@@ -172,6 +172,50 @@ TEST(time_round_trips)
 		ASSERT_EQ(time_parse_rfc3339(str_of(bad[i]), &us), -EINVAL);
 }
 
+TEST(a_log_line_becomes_json)
+{
+	static const struct {
+		const char *line, *want;
+	} cases[] = {
+		{ "ts=2026-01-02T03:04:05Z level=info event=a.b",
+			"{\"ts\":\"2026-01-02T03:04:05Z\",\"level\":\"info\",\"event\":\"a.b\"}" },
+		{ "ms=12 n=-3 id=007 big=1234567890123456 f=1.5",
+			"{\"ms\":12,\"n\":-3,\"id\":\"007\",\"big\":\"1234567890123456\",\"f\":"
+			"\"1.5\"}" },
+		{ "err=\"a b=c \\\"q\\\" \\\\ \\x0a\" next=1",
+			"{\"err\":\"a b=c \\\"q\\\" \\\\ \\\\x0a\",\"next\":1}" },
+		{ "word", "{\"word\":\"\"}" },
+		{ "a= b=\"\" ", "{\"a\":\"\",\"b\":\"\"}" },
+		{ "raw=x\"y\\z\xff", "{\"raw\":\"x\\\"y\\\\z?\"}" },
+		{ "open=\"never closed", "{\"open\":\"never closed\"}" },
+		{ "", "{}" },
+	};
+	char out[512];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		size_t n = log_to_json(str_of(cases[i].line), out, sizeof out);
+
+		ASSERT(n < sizeof out);
+		out[n] = '\0';
+		ASSERT_STR(out, cases[i].want);
+	}
+}
+
+/* However small the room: what is written is whole. */
+TEST(a_log_line_that_is_too_long_is_cut_between_members)
+{
+	const struct str line = STR("a=1 bb=\"x y\" ccc=dddd");
+	char out[64];
+
+	for (size_t size = 3; size < sizeof out; size++) {
+		size_t n = log_to_json(line, out, size);
+
+		ASSERT(n <= size && n >= 2);
+		ASSERT_EQ(out[n - 1], '}');
+		ASSERT(n == 2 || strchr("1\"", out[n - 2]));
+	}
+}
+
 TEST(log_masks_keys_and_tokens_and_leaves_ids)
 {
 	char line[] = "key=e2b_0123456789abcdef0123456789abcdef01234567 id=iabc123 "
@@ -220,6 +264,49 @@ TEST(trees_are_removed_and_files_replaced_whole)
 	ASSERT_EQ(dir_remove_tree(AT_FDCWD, path, &e), 0);
 	ASSERT(stat(path, &st) < 0);
 	ASSERT(stat("/etc/passwd", &st) == 0);
+}
+
+/* Deeper than any path may be long, and than descriptors may be open. */
+static int make_deep(int dir_fd, int depth)
+{
+	int at = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0), r = 0;
+
+	for (int i = 0; r == 0 && i < depth; i++) {
+		int next;
+
+		r = mkdirat(at, "deeper", 0700);
+		next = openat(at, "deeper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (i % 100 == 0)
+			(void)close(openat(at, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+		(void)close(at);
+		at = next;
+	}
+	(void)fchmod(at, 0);
+	(void)close(at);
+	return r;
+}
+
+TEST(a_tree_of_any_depth_is_removed_at_once_or_bit_by_bit)
+{
+	char path[] = "/tmp/atoll-test-XXXXXX";
+	struct err e = { 0 };
+	struct stat st;
+	int dir, r = -EAGAIN, rounds = 0;
+
+	ASSERT(mkdtemp(path));
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_EQ(make_deep(dir, 2000), 0);
+	ASSERT_EQ(dir_remove_tree(dir, "deeper", &e), 0);
+	ASSERT(fstatat(dir, "deeper", &st, 0) < 0 && errno == ENOENT);
+	ASSERT_EQ(make_deep(dir, 2000), 0);
+	(void)close(dir);
+	ASSERT_EQ(dir_remove_some(AT_FDCWD, path, 1), -EAGAIN);
+	for (; r == -EAGAIN; rounds++)
+		r = dir_remove_some(AT_FDCWD, path, time_now_us() + 5000);
+	ASSERT_EQ(r, 0);
+	ASSERT(rounds > 1);
+	ASSERT(stat(path, &st) < 0 && errno == ENOENT);
+	ASSERT_EQ(dir_remove_some(AT_FDCWD, path, 1), 0);
 }
 
 TEST(a_uuid_is_told_from_what_looks_like_one)

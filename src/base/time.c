@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/fault.h"
 
 #include <time.h>
 
@@ -22,7 +23,7 @@ int64_t time_now_us(void)
 
 int64_t time_wall_us(void)
 {
-	return clock_us(CLOCK_REALTIME);
+	return clock_us(CLOCK_REALTIME) + fault_value(FAULT_CLOCK_US);
 }
 
 void time_rfc3339(int64_t wall_us, char out[RFC3339_SIZE])

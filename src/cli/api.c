@@ -57,19 +57,23 @@ int cli_api_code_of(int status)
 void cli_api_message(struct cli *cli, int status, struct str body, struct err *e)
 {
 	struct message {
-		struct str text;
+		struct str text, hint;
 	} message;
 	static const struct json_field fields[] = {
 		JSON_FIELD(struct message, text, "message", JSON_STR, .flags = JSON_LAX),
+		JSON_FIELD(struct message, hint, "hint", JSON_STR, .flags = JSON_LAX),
 	};
 	static const struct json_shape shape =
 		JSON_SHAPE(struct message, fields, .ignore_unknown = true);
 
-	if (json_decode(cli->arena, body, &shape, &message, NULL) == 0 && message.text.n)
-		(void)err_set(e, cli_api_code_of(status), "%.*s", STR_ARG(message.text));
-	else
+	if (json_decode(cli->arena, body, &shape, &message, NULL) < 0 || !message.text.n) {
 		(void)err_set(e, cli_api_code_of(status), "the server answered with status %d",
 			status);
+		return;
+	}
+	(void)err_set(e, cli_api_code_of(status), "%.*s", STR_ARG(message.text));
+	if (message.hint.n && !cli->hint[0])
+		out_clean(message.hint, cli->hint, sizeof cli->hint);
 }
 
 static void on_response(void *arg, int r, const struct client_call *call, struct str body,
@@ -94,17 +98,24 @@ static void on_response(void *arg, int r, const struct client_call *call, struct
 		w->r = err_set(w->e, -ENOMEM, "the answers do not fit into memory");
 }
 
-static const char *const *api_headers(struct cli *cli, bool has_body)
+static const char *const *api_headers(struct cli *cli, const struct api_request *request)
 {
-	const char **lines = arena_alloc(cli->arena, 4 * sizeof *lines);
-	size_t n = 0;
+	size_t n = 0, n_more = 0;
+	const char **lines;
 
+	while (request->more_headers && request->more_headers[n_more])
+		n_more++;
+	lines = arena_alloc(cli->arena, (4 + n_more) * sizeof *lines);
 	if (!lines)
 		return NULL;
 	lines[n++] = "User-Agent: atoll/" ATOLL_VERSION;
-	if (cli->config.api_key[0])
+	for (size_t i = 0; i < n_more; i++)
+		lines[n++] = request->more_headers[i];
+	if (request->admin_token)
+		lines[n++] = arena_printf(cli->arena, "X-Admin-Token: %s", request->admin_token);
+	else if (cli->config.api_key[0])
 		lines[n++] = arena_printf(cli->arena, "X-API-Key: %s", cli->config.api_key);
-	if (has_body)
+	if (request->body.p)
 		lines[n++] = "Content-Type: application/json";
 	return lines;
 }
@@ -120,7 +131,7 @@ int cli_api_call(struct cli *cli, const struct api_request *request, struct api_
 	if (r < 0)
 		return r;
 	http.url = arena_printf(cli->arena, "%s%s", cli->config.api_url, request->path);
-	http.headers = api_headers(cli, request->body.p != NULL);
+	http.headers = api_headers(cli, request);
 	http.timeout_ms = request->timeout_ms ? request->timeout_ms : CLI_CALL_TIMEOUT_MS;
 	(void)client_fetch(cli->client, &http, REPLY_MAX, on_response, &w);
 	r = loop_run(cli->loop, e);

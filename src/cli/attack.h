@@ -1,17 +1,19 @@
 /* attack - what the files of `atoll doctor --attack` share. doctor-attack.c runs the whole and
  * tells, attack-rig.c starts a server where there is none, attack-canary.c is what must not be
  * reached on the host, attack-inside.c runs atoll-probe in sandboxes, and the others each try one
- * side of the server from outside: files, edge, clones, templates, host. */
+ * side of the server from outside: files, edge, framing, clones, templates, volumes, races,
+ * addresses, host. */
 #pragma once
 
 #include "cli/cli-internal.h"
 
 #include <sys/types.h>
 
-enum attack_verdict { /* by rising weight */
+enum attack_verdict {  /* by rising weight */
+	ATTACK_ABSENT, /* this host plainly has nothing of the kind */
 	ATTACK_REFUSED,
 	ATTACK_CONTAINED,
-	ATTACK_INCONCLUSIVE, /* it could not be tried: no pass */
+	ATTACK_INCONCLUSIVE, /* it could not be tried, or failed for another reason: no pass */
 	ATTACK_ESCAPED,
 };
 
@@ -61,6 +63,7 @@ struct attack {
 	char secret[CONFIG_VALUE];    /* all that is in the bait: a file that holds the mark */
 	char templates[CONFIG_VALUE]; /* where the server has its templates; "": not known */
 	char probe[CONFIG_VALUE];     /* atoll-probe */
+	const char *lacks; /* what it looks for and this machine lacks, between colons; or NULL */
 	char hosts[ATTACK_MAX_HOSTS][64];
 	size_t n_hosts;
 	uint16_t api_port; /* 0: the server is not on this machine */
@@ -80,6 +83,15 @@ struct attack_row *attack_row_add(struct attack *a);
 void attack_fold(struct attack *a, size_t from, const char *name, const char *as,
 	const char *title);
 bool attack_is_stopped(const struct attack *a); /* by a signal: finish and tidy up */
+/* What an answer means: a 2xx is an escape; a refusal is one of `right` (ends with 0), for nothing
+ * else would be a refusal for the right reason. r < 0: there was no answer. */
+enum attack_verdict attack_judge_status(int r, int status, const int *right);
+/* The same for the guest's routes for files, whose 500 is a refusal when it speaks of rights, of a
+ * file system that is read-only, or of something that is no file. */
+struct attack_answer;
+enum attack_verdict attack_judge_file(int r, const struct attack_answer *answer);
+/* The same for a request of the control plane: only its own word (400) is a refusal. */
+enum attack_verdict attack_judge_code(int r);
 
 /* ---- attack-line.c ---- */
 struct attack_line { /* one of atoll-probe's, borrowed from the text */
@@ -92,6 +104,12 @@ int attack_line_parse(struct str line, struct attack_line *ret); /* -EPROTO: it 
 /* ---- attack-rig.c ---- */
 int rig_start(struct attack *a, struct err *e);
 bool rig_stop(struct attack *a); /* false: the directory must stay */
+
+/* ---- attack-edge.c: heads with the names and tokens of both sandboxes in them ---- */
+/* %A %B are ids, %a %b tokens (of attacker and neighbour), %m the mark, %k the length of the JSON
+ * that renews the attacker's own token, %j that JSON, %0 a NUL, %% itself. */
+void edge_expand(const struct attack *a, const char *pattern, struct buf *out);
+int edge_status(struct str answer); /* of "HTTP/1.1 NNN"; 0: it is nothing of the kind */
 
 /* ---- attack-canary.c ---- */
 int canary_start(struct attack *a, struct err *e);
@@ -116,8 +134,14 @@ bool attack_is_alive(struct attack *a, const struct target *target);
 /* /files with this path, percent-encoded here. */
 int attack_file(struct attack *a, const struct target *target, const char *method, const char *path,
 	struct str body, struct attack_answer *ret, struct err *e);
+/* This very program, or another of ours, run to its end: both its streams. `words` ends with NULL.
+ */
+int attack_run(struct attack *a, const char *program, const char *const *words, struct buf *out);
 /* A sandbox by the JSON of its request. */
 int attack_create(struct attack *a, const char *json, struct target *ret, struct err *e);
+/* The same on the host's own kernel, whatever the run is about: for what a sandbox does to others.
+ */
+int attack_create_local(struct attack *a, const char *json, struct target *ret, struct err *e);
 /* Bytes as they are, to the server's port; what comes back until it closes or `wait_ms` pass. */
 int attack_raw(struct attack *a, struct str bytes, int64_t wait_ms, struct buf *answer,
 	struct err *e);
@@ -139,9 +163,13 @@ int attack_address(struct attack *a, const struct target *target, char ret[64], 
 
 /* ---- each of these makes its attempts and adds their rows ---- */
 int attack_inside_prepare(struct attack *a, const struct target *target, struct err *e);
-/* The whole probe, or one family of it, as this user; row names begin with `prefix`. */
+/* The whole probe, or some families of it (between spaces), as this user; row names begin with
+ * `prefix`. */
 void attack_inside(struct attack *a, const struct target *target, const char *user, bool tty,
-	const char *family, const char *prefix);
+	const char *families, const char *prefix);
+/* Rows from the probe's lines; that there are less than it says is one, too. */
+void attack_take_lines(struct attack *a, struct str text, const char *as, const char *prefix);
+void attack_survey(struct attack *a); /* what this machine lacks, for the probe */
 void attack_descriptors(struct attack *a);
 void attack_files(struct attack *a);
 void attack_archives(struct attack *a);
@@ -150,8 +178,22 @@ void attack_framing(struct attack *a);
 void attack_clones(struct attack *a);
 void attack_templates(struct attack *a);
 void attack_volumes(struct attack *a);
+void attack_races(struct attack *a);
 void attack_logs(struct attack *a);
 void attack_addresses(struct attack *a);
+/* ---- attack-volumes.c: what others need of volumes ---- */
+enum {
+	VOLUME_ID = 128,
+	VOLUME_TOKEN = 2048,
+};
+struct attack_volume {
+	char id[VOLUME_ID], name[VOLUME_ID], authorization[VOLUME_TOKEN];
+};
+/* suffix: of its name, so that several can be told apart. */
+int attack_volume_make(struct attack *a, const char *suffix, struct attack_volume *ret,
+	struct err *e);
+void attack_volume_remove(struct attack *a, const struct attack_volume *v);
+
 /* ---- attack-hostile.c: templates that hold nothing but the probe and one trap ---- */
 enum {
 	HOSTILE_DISK_MB = 64,

@@ -32,7 +32,10 @@ enum {
 	CLI_TOKEN = 256,
 };
 
+struct cli_parts;
+
 struct cli {
+	const struct cli_parts *parts;
 	struct args args;
 	struct config config;
 	struct out out;
@@ -40,8 +43,9 @@ struct cli {
 	struct client *client;
 	struct arena *arena; /* of the whole run */
 	struct err e;
-	char hint[CLI_HINT]; /* "": the error's usual one */
-	const char *term;    /* TERM of the environment, or NULL */
+	char hint[CLI_HINT];          /* "": the error's usual one */
+	const char *term;             /* TERM of the environment, or NULL */
+	const char *admin_token_file; /* ATOLL_ADMIN_TOKEN_FILE of it, or NULL */
 	loop_signal_fn
 		on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
 	void *signal_arg;
@@ -69,9 +73,11 @@ void cli_failure_members(struct cli *cli, struct jsonw *w);
 /* ---- the API ---- */
 struct api_request {
 	const char *method;
-	const char *path;   /* from the base on, encoded */
-	struct str body;    /* JSON; p NULL: none */
-	int64_t timeout_ms; /* 0: CLI_CALL_TIMEOUT_MS */
+	const char *path;                /* from the base on, encoded */
+	struct str body;                 /* JSON; p NULL: none */
+	int64_t timeout_ms;              /* 0: CLI_CALL_TIMEOUT_MS */
+	const char *admin_token;         /* the operator's, in the key's place; NULL: the key */
+	const char *const *more_headers; /* "Name: value", NULL-terminated; NULL: none */
 };
 struct api_reply {
 	int status;
@@ -151,7 +157,21 @@ int cmd_snapshot_rm(struct cli *cli);
 int cmd_key_create(struct cli *cli);
 int cmd_key_ls(struct cli *cli);
 int cmd_key_revoke(struct cli *cli);
+int cmd_key_rotate(struct cli *cli);
+int cmd_api(struct cli *cli);
+int cmd_config_path(struct cli *cli);
+int cmd_config_show(struct cli *cli);
+int cmd_team_limits(struct cli *cli);
+int cmd_team_ls(struct cli *cli);
+int cmd_events(struct cli *cli);
+int cmd_audit(struct cli *cli);
+int cmd_usage(struct cli *cli);
 int cmd_status(struct cli *cli);
+int cmd_db_check(struct cli *cli);
+int cmd_db_copy(struct cli *cli);
+int cmd_db_export(struct cli *cli);
+int cmd_db_import(struct cli *cli);
+int cmd_db_migrate(struct cli *cli);
 int cmd_doctor(struct cli *cli);
 int cmd_completion(struct cli *cli);
 int cmd_version(struct cli *cli);

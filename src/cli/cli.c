@@ -83,15 +83,16 @@ static int run(struct cli *cli, int argc, char **argv)
 	return args->command->run(cli);
 }
 
-int cli_main(int argc, char **argv)
+int cli_main(int argc, char **argv, const struct cli_parts *parts)
 {
-	CLEANUP(cli_done) struct cli cli = { 0 };
+	CLEANUP(cli_done) struct cli cli = { .parts = parts };
 	int r;
 
 	(void)signal(SIGPIPE,
 		SIG_IGN); /* a reader that left is an error of write, told by -EPIPE */
 	cli.arena = arena_new(CLI_ARENA);
 	cli.term = getenv("TERM");
+	cli.admin_token_file = getenv("ATOLL_ADMIN_TOKEN_FILE");
 	r = run(&cli, argc, argv);
 	if (r < 0)
 		r = cli_report(&cli);

@@ -5,5 +5,14 @@
  * stdout, prints a secret that was not asked for. */
 #pragma once
 
+struct err;
+struct server_db_request;
+struct store_report;
+
+/* What the program has beside the command line: rooms that this one does not know. */
+struct cli_parts {
+	int (*db)(const struct server_db_request *request, struct store_report *ret, struct err *e);
+};
+
 /* argv as main() got it; returns the exit code. `serve` is not run here: see main.c. */
-int cli_main(int argc, char **argv);
+int cli_main(int argc, char **argv, const struct cli_parts *parts);

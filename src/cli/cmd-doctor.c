@@ -44,6 +44,11 @@ static const struct check_lore lore[] = {
 	{ "cgroup", "limits on memory, processors and processes", "sandboxes cannot be limited" },
 	{ "nft", "nftables with address translation, the way out for sandboxes",
 		"sandboxes have no network" },
+	{ "connlimit",
+		"connections are counted by the kernel (nft_connlimit): no sandbox takes the whole "
+		"host's table of them",
+		"sandboxes' connections have no limit: one alone can fill the host's table, and "
+		"then nobody can make another" },
 	{ "veth", "virtual network interfaces, a sandbox's own network card",
 		"sandboxes have no network" },
 	{ "seccomp", "the filter on system calls", "sandboxes cannot be made" },

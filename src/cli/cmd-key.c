@@ -1,60 +1,72 @@
 #include "cli/cli-internal.h"
 
-struct key_mask {
-	struct str prefix, first, last;
-};
-struct key_info {
-	struct str id, name, created_at, last_used, key;
-	struct key_mask mask;
+enum {
+	BODY_MAX = 64 << 10
 };
 
-static const struct json_field mask_fields[] = {
-	JSON_FIELD(struct key_mask, prefix, "prefix", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_mask, first, "maskedValuePrefix", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_mask, last, "maskedValueSuffix", JSON_STR, .flags = JSON_LAX),
+struct key_info {
+	struct str id, name, mask, created_at, last_used, expires_at, key, agent_id, state;
+	struct json_strs scopes;
 };
-static const struct json_shape mask_shape =
-	JSON_SHAPE(struct key_mask, mask_fields, .ignore_unknown = true);
+
+#define KEY_FIELD(member, name) \
+	JSON_FIELD(struct key_info, member, name, JSON_STR, .flags = JSON_LAX)
 static const struct json_field key_fields[] = {
 	JSON_FIELD(struct key_info, id, "id", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct key_info, name, "name", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_info, created_at, "createdAt", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_info, last_used, "lastUsed", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_info, key, "key", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct key_info, mask, "mask", JSON_OBJECT, .shape = &mask_shape,
-		.flags = JSON_LAX),
+	KEY_FIELD(name, "name"),
+	KEY_FIELD(mask, "mask"),
+	KEY_FIELD(created_at, "created_at"),
+	KEY_FIELD(last_used, "last_used_at"),
+	KEY_FIELD(expires_at, "expires_at"),
+	KEY_FIELD(key, "key"),
+	KEY_FIELD(agent_id, "agent_id"),
+	KEY_FIELD(state, "state"),
+	JSON_FIELD(struct key_info, scopes, "scopes", JSON_STRS, .flags = JSON_LAX),
 };
 static const struct json_shape key_shape =
 	JSON_SHAPE(struct key_info, key_fields, .ignore_unknown = true);
+
+struct key_page {
+	struct json_list items;
+};
+static const struct json_field page_fields[] = {
+	JSON_FIELD(struct key_page, items, "items", JSON_OBJECTS, .flags = JSON_REQUIRED,
+		.shape = &key_shape),
+};
+static const struct json_shape page_shape =
+	JSON_SHAPE(struct key_page, page_fields, .ignore_unknown = true);
+
+static void optional_json(struct jsonw *w, const char *name, struct str value)
+{
+	if (value.p)
+		jsonw_str(w, name, value);
+}
 
 static void key_json(struct jsonw *w, const struct key_info *key)
 {
 	jsonw_object(w, NULL);
 	jsonw_str(w, "id", key->id);
 	jsonw_str(w, "name", key->name);
-	if (key->key.p)
-		jsonw_str(w, "key", key->key);
+	optional_json(w, "key", key->key);
 	jsonw_str(w, "createdAt", key->created_at);
-	if (key->last_used.p)
-		jsonw_str(w, "lastUsed", key->last_used);
+	optional_json(w, "lastUsed", key->last_used);
+	optional_json(w, "expiresAt", key->expires_at);
+	optional_json(w, "agentId", key->agent_id);
+	jsonw_str(w, "state", key->state);
+	jsonw_array(w, "scopes");
+	for (size_t i = 0; i < key->scopes.n; i++)
+		jsonw_str(w, NULL, key->scopes.v[i]);
+	jsonw_end_array(w);
 	jsonw_end_object(w);
 }
 
-int cmd_key_create(struct cli *cli)
+/* What was made, this once. */
+static int tell_made(struct cli *cli, const struct api_request *request)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
-	struct api_request request = { .method = "POST", .path = "/api-keys" };
 	struct key_info key;
 	struct api_reply reply;
-	struct jsonw w;
-	int r;
+	int r = cli_api_call(cli, request, &reply, &cli->e);
 
-	jsonw_init(&w, &body);
-	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "name", cli->args.n_words ? cli->args.words[0] : "cli");
-	jsonw_end_object(&w);
-	request.body = buf_str(&body);
-	r = cli_api_call(cli, &request, &reply, &cli->e);
 	if (r < 0)
 		return r;
 	r = json_decode(cli->arena, reply.body, &key_shape, &key, &cli->e);
@@ -71,35 +83,77 @@ int cmd_key_create(struct cli *cli)
 	return EXIT_OK;
 }
 
+/* --expires or --overlap, in seconds. */
+static int time_option(struct cli *cli, const char *option, const char *member, struct jsonw *w)
+{
+	const char *text = args_value(&cli->args, option);
+	int64_t seconds = 0;
+	int r = text && strcmp(text, "0") != 0 ? args_seconds(option, text, &seconds, &cli->e) : 0;
+
+	if (r == 0 && text)
+		jsonw_int(w, member, seconds);
+	return r;
+}
+
+int cmd_key_create(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+	struct api_request request = { .method = "POST", .path = "/api/v1/keys" };
+	const char *agent = args_value(&cli->args, "agent"), *scope;
+	struct jsonw w;
+	size_t at = 0;
+	int r;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "name", cli->args.n_words ? cli->args.words[0] : "cli");
+	if (agent)
+		jsonw_strz(&w, "agent_id", agent);
+	if (args_has(&cli->args, "scope")) {
+		jsonw_array(&w, "scopes");
+		while ((scope = args_next(&cli->args, "scope", &at)))
+			jsonw_strz(&w, NULL, scope);
+		jsonw_end_array(&w);
+	}
+	r = time_option(cli, "expires", "expires_in", &w);
+	jsonw_end_object(&w);
+	request.body = buf_str(&body);
+	return r < 0 ? r : tell_made(cli, &request);
+}
+
 static int list(struct cli *cli, struct json_list *ret)
 {
-	struct api_request request = { .method = "GET", .path = "/api-keys" };
+	struct api_request request = { .method = "GET", .path = "/api/v1/keys" };
+	struct key_page page = { 0 };
 	struct api_reply reply;
 	int r = cli_api_call(cli, &request, &reply, &cli->e);
 
 	if (r < 0)
 		return r;
-	r = json_decode_list(cli->arena, reply.body, &key_shape, ret, &cli->e);
+	r = json_decode(cli->arena, reply.body, &page_shape, &page, &cli->e);
+	*ret = page.items;
 	return r < 0 ? err_wrap(&cli->e, -EPROTO, "list of keys") : 0;
 }
 
 static void list_table(struct cli *cli, const struct key_info *keys, size_t n)
 {
-	static const char *const titles[] = { "ID", "NAME", "KEY", "CREATED", "LAST USED" };
+	static const char *const titles[] = { "ID", "NAME", "KEY", "CREATED", "LAST USED", "AGENT",
+		"STATE", "EXPIRES" };
 	CLEANUP(out_table_done) struct out_table t;
 
 	out_table_init(&t, titles, ARRAY_SIZE(titles));
 	for (size_t i = 0; i < n; i++) {
 		size_t row = out_table_add(&t);
-		char mask[OUT_CELL];
 
-		(void)snprintf(mask, sizeof mask, "%.*s%.*s...%.*s", STR_ARG(keys[i].mask.prefix),
-			STR_ARG(keys[i].mask.first), STR_ARG(keys[i].mask.last));
 		out_text(keys[i].id, out_table_cell(&t, row, 0));
 		out_text(keys[i].name, out_table_cell(&t, row, 1));
-		out_text(str_of(mask), out_table_cell(&t, row, 2));
+		out_text(keys[i].mask, out_table_cell(&t, row, 2));
 		out_time(&cli->out, keys[i].created_at, out_table_cell(&t, row, 3));
 		out_time(&cli->out, keys[i].last_used, out_table_cell(&t, row, 4));
+		out_text(keys[i].agent_id.n ? keys[i].agent_id : STR("-"),
+			out_table_cell(&t, row, 5));
+		out_text(keys[i].state, out_table_cell(&t, row, 6));
+		out_time(&cli->out, keys[i].expires_at, out_table_cell(&t, row, 7));
 	}
 	out_table_print(&cli->out, &t);
 }
@@ -168,7 +222,7 @@ int cmd_key_revoke(struct cli *cli)
 
 	if (r < 0)
 		return r;
-	(void)buf_adds(&path, "/api-keys/");
+	(void)buf_adds(&path, "/api/v1/keys/");
 	(void)percent_encode(id, &path);
 	request.path = path.p;
 	r = cli_api_call(cli, &request, &reply, &cli->e);
@@ -184,4 +238,27 @@ int cmd_key_revoke(struct cli *cli)
 	jsonw_end_object(w);
 	(void)buf_addc(&cli->out.text, '\n');
 	return EXIT_OK;
+}
+
+int cmd_key_rotate(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf path = BUF_INIT(4096), body = BUF_INIT(BODY_MAX);
+	struct api_request request = { .method = "POST" };
+	struct str id = STR_NONE;
+	struct jsonw w;
+	int r = find(cli, cli->args.words[0], &id);
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	if (r == 0)
+		r = time_option(cli, "overlap", "overlap_s", &w);
+	jsonw_end_object(&w);
+	if (r < 0)
+		return r;
+	(void)buf_adds(&path, "/api/v1/keys/");
+	(void)percent_encode(id, &path);
+	(void)buf_adds(&path, "/rotate");
+	request.path = path.p;
+	request.body = buf_str(&body);
+	return tell_made(cli, &request);
 }

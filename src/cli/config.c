@@ -101,7 +101,8 @@ static int from_environment(const struct config_input *in, struct config *c, str
 	int r = override(c->api_url, in->env_api_url, "E2B_API_URL", &c->api_url_source, e);
 
 	if (r == 0)
-		r = override(c->sandbox_url, in->env_sandbox_url, "E2B_SANDBOX_URL", NULL, e);
+		r = override(c->sandbox_url, in->env_sandbox_url, "E2B_SANDBOX_URL",
+			&c->sandbox_url_source, e);
 	if (r == 0)
 		r = override(c->api_key, in->env_api_key, "E2B_API_KEY", &c->api_key_source, e);
 	return r;
@@ -117,6 +118,7 @@ static int from_data(const char *data, bool is_named, struct config *c, struct e
 	r = read_file(data, c, &why);
 	if (r == 0) {
 		c->api_url_source = c->api_key_source = "the env file";
+		c->sandbox_url_source = c->sandbox_url[0] ? "the env file" : NULL;
 		return 0;
 	}
 	*c = (struct config){ 0 };
@@ -131,13 +133,20 @@ static bool is_set(const char *value)
 
 static int from_first_source(const struct config_input *in, struct config *c, struct err *e)
 {
-	if (in->flag_data)
-		return from_data(in->flag_data, true, c, e);
-	if (is_set(in->env_api_url) || is_set(in->env_api_key))
+	int r;
+
+	if (!in->flag_data && (is_set(in->env_api_url) || is_set(in->env_api_key)))
 		return from_environment(in, c, e);
-	if (is_set(in->env_data))
-		return from_data(in->env_data, true, c, e);
-	return from_data(default_data, false, c, e);
+	if (in->flag_data)
+		r = from_data(in->flag_data, true, c, e);
+	else if (is_set(in->env_data))
+		r = from_data(in->env_data, true, c, e);
+	else
+		r = from_data(default_data, false, c, e);
+	c->data_source = in->flag_data          ? "--data"
+			 : is_set(in->env_data) ? "ATOLL_DATA"
+						: "the default";
+	return r;
 }
 
 /* What is named for us must be there. SSL_CERT_FILE may be stale and meant for others: it counts
@@ -149,12 +158,14 @@ static int find_ca_file(const struct config_input *in, struct config *c, struct 
 
 	if (!is_set(path)) {
 		path = in->env_ssl_cert_file;
+		c->ca_file_source = "SSL_CERT_FILE";
 		return is_set(path) && access(path, R_OK) == 0
 			       ? copy(c->ca_file, path, "SSL_CERT_FILE", e)
 			       : 0;
 	}
 	if (access(path, R_OK) < 0)
 		return err_set(e, -EINVAL, "%s: %s: %s", source, path, strerrordesc_np(errno));
+	c->ca_file_source = source;
 	return copy(c->ca_file, path, source, e);
 }
 
@@ -173,6 +184,7 @@ int cli_config_load(const struct config_input *in, struct config *ret, struct er
 
 	if (r == 0 && in->flag_api_url) {
 		c.sandbox_url[0] = '\0';
+		c.sandbox_url_source = NULL;
 		r = override(c.api_url, in->flag_api_url, "--api-url", &c.api_url_source, e);
 	}
 	if (r == 0)
@@ -185,8 +197,10 @@ int cli_config_load(const struct config_input *in, struct config *ret, struct er
 	}
 	trim_slashes(c.api_url);
 	trim_slashes(c.sandbox_url);
-	if (!c.sandbox_url[0])
+	if (!c.sandbox_url[0]) {
 		memcpy(c.sandbox_url, c.api_url, sizeof c.sandbox_url);
+		c.sandbox_url_source = "as api_url";
+	}
 	*ret = c;
 	return 0;
 }

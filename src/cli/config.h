@@ -21,7 +21,7 @@ struct config {
 	char api_key[CONFIG_VALUE]; /* "": none found */
 	char data[CONFIG_VALUE];    /* the data directory whose env file was read; "": none */
 	const char *api_url_source; /* for people: "E2B_API_URL", "the default" ... */
-	const char *api_key_source;
+	const char *api_key_source, *sandbox_url_source, *data_source, *ca_file_source;
 	char ca_file[CONFIG_VALUE]; /* "": the system's authorities */
 };
 

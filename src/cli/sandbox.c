@@ -186,12 +186,11 @@ int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct
 	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }
 
-int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e)
+static int write_pairs(struct cli *cli, const char *option, struct jsonw *w, struct err *e)
 {
 	const char *pair;
 	size_t at = 0;
 
-	jsonw_object(w, key);
 	while ((pair = args_next(&cli->args, option, &at))) {
 		const char *equals = strchr(pair, '=');
 
@@ -202,8 +201,33 @@ int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw
 			return err_set(e, -EINVAL, "--%s: a value is not UTF-8", option);
 		jsonw_pair(w, str_make(pair, (size_t)(equals - pair)), str_of(equals + 1));
 	}
-	jsonw_end_object(w);
 	return 0;
+}
+
+int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e)
+{
+	int r;
+
+	jsonw_object(w, key);
+	r = write_pairs(cli, option, w, e);
+	jsonw_end_object(w);
+	return r;
+}
+
+/* Whose it is and what for has no other place in E2B's request. */
+static int write_metadata(struct cli *cli, struct jsonw *w, struct err *e)
+{
+	const char *agent = args_value(&cli->args, "agent"), *task = args_value(&cli->args, "task");
+	int r;
+
+	jsonw_object(w, "metadata");
+	if (agent)
+		jsonw_strz(w, "atoll.agent_id", agent);
+	if (task)
+		jsonw_strz(w, "atoll.task_id", task);
+	r = write_pairs(cli, "meta", w, e);
+	jsonw_end_object(w);
+	return r;
 }
 
 static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s, struct buf *body,
@@ -220,7 +244,7 @@ static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s
 		jsonw_strz(&w, "runtime", runtime);
 	if (timeout_s)
 		jsonw_int(&w, "timeout", timeout_s);
-	r = cli_pairs(cli, "meta", "metadata", &w, e);
+	r = write_metadata(cli, &w, e);
 	if (r == 0)
 		r = cli_pairs(cli, "env", "envVars", &w, e);
 	jsonw_end_object(&w);

@@ -18,6 +18,9 @@ const struct cli_group cli_groups[] = {
 	{ "sandbox", "sbx", "make, use and end sandboxes" },
 	{ "snapshot", NULL, "what sandboxes were, to start others from" },
 	{ "key", NULL, "API keys" },
+	{ "config", NULL, "what this command line works with" },
+	{ "db", NULL, "the server's database, while no server runs" },
+	{ "team", NULL, "teams and what they may have" },
 };
 const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
 
@@ -26,7 +29,17 @@ const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
 #define SERVE_FLAG(flag, value, help) { flag, 0, value, help },
 static const struct cli_option serve_options[] = { SERVER_OPTIONS(SERVE_OPTION, SERVE_FLAG) };
 
+#define AGENT_OPTION                                                                               \
+	{                                                                                          \
+		"agent", 0, "NAME", "the agent whose it is (a key of one agent says it by itself)" \
+	}
+#define TASK_OPTION                                 \
+	{                                           \
+		"task", 0, "NAME", "what it is for" \
+	}
+
 static const struct cli_option run_options[] = {
+	AGENT_OPTION,
 	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
 	{ "env", 'e', "K=V", "environment variable; may be repeated" },
 	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
@@ -34,6 +47,7 @@ static const struct cli_option run_options[] = {
 	{ "meta", 0, "K=V", "metadata of the sandbox; may be repeated" },
 	{ "no-stdin", 'n', NULL, "do not forward stdin" },
 	{ "runtime", 0, "NAME", "what runs the sandbox: local, gvisor, runc, crun" },
+	TASK_OPTION,
 	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
 	{ "tty", 't', NULL, "run it in a terminal" },
 	{ "user", 'u', "NAME", "user in the sandbox" },
@@ -50,10 +64,12 @@ static const struct cli_option exec_options[] = {
 };
 
 static const struct cli_option create_options[] = {
+	AGENT_OPTION,
 	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
 	{ "meta", 0, "K=V", "metadata; may be repeated" },
 	{ "runtime", 0, "NAME",
 		"what runs it: local, gvisor, runc, crun (default: the template's)" },
+	TASK_OPTION,
 	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
 };
 
@@ -101,6 +117,43 @@ static const struct cli_option metrics_options[] = {
 	{ "since", 0, "TIME", "only samples that are no older (default: all)" },
 };
 
+#define EVENT_AGENT                                      \
+	{                                                \
+		"agent", 0, "NAME", "only of this agent" \
+	}
+#define EVENT_OPTIONS                                                                  \
+	{ "kind", 0, "KIND,...", "only these, or what begins so: sandbox." },          \
+		{ "limit", 0, "N", "the most that are shown, to 1000 (default: 50)" }, \
+		{ "subject", 0, "ID", "only of this sandbox, key ..." },               \
+	{                                                                              \
+		"task", 0, "NAME", "only of this task"                                 \
+	}
+
+static const struct cli_option events_options[] = {
+	{ "after", 0, "SEQ", "what comes behind this number, oldest first" },
+	EVENT_AGENT,
+	{ "follow", 'f', NULL, "go on with what comes, also after the server restarts" },
+	EVENT_OPTIONS,
+};
+
+static const struct cli_option audit_options[] = {
+	{ "actor", 0, "ID", "only what this key did; system and timeout are others" },
+	EVENT_AGENT,
+	{ "export", 0, "FORMAT", "all of it, as csv or ndjson" },
+	{ "from", 0, "TIME", "no earlier: a time, or so long ago, like 2h" },
+	EVENT_OPTIONS,
+	{ "to", 0, "TIME", "before that" },
+};
+
+static const struct cli_option usage_options[] = {
+	{ "agent", 0, "NAME", "only of this agent" },
+	{ "by", 0, "WHAT,...", "a line each: team, agent, task, template, sandbox" },
+	{ "sandbox", 0, "ID", "only of this sandbox" },
+	{ "since", 0, "TIME", "of this time until now (default: 30d)" },
+	{ "task", 0, "NAME", "only of this task" },
+	{ "template", 0, "NAME", "only of this template" },
+};
+
 static const struct cli_option port_options[] = {
 	{ "forward", 0, "LOCAL", "listen on this port of 127.0.0.1; 0 takes a free one" },
 };
@@ -109,12 +162,78 @@ static const struct cli_option help_options[] = {
 	{ "man", 0, NULL, "as a manual page (troff)" },
 };
 
+static const struct cli_option key_create_options[] = {
+	{ "agent", 0, "NAME", "it acts for this agent alone" },
+	{ "expires", 0, "TIME", "it works so long (default: for ever)" },
+	{ "scope", 0, "SCOPE", "what it may do; may be repeated (default: everything)" },
+};
+
+static const struct cli_option key_rotate_options[] = {
+	{ "overlap", 0, "TIME", "the old key works so long yet (default: 24h; 0: not at all)" },
+};
+
+static const struct cli_option api_options[] = {
+	{ "body", 'd', "JSON", "what is sent; @FILE reads it from a file, - from stdin" },
+	{ "header", 'H', "LINE", "a header more, 'Name: value'; may be repeated" },
+};
+
+#define ADMIN_TOKEN_OPTION                                            \
+	{                                                             \
+		"admin-token-file", 0, "FILE", "the operator's token" \
+	}
+
+static const struct cli_option team_options[] = {
+	ADMIN_TOKEN_OPTION,
+};
+
+static const struct cli_option team_limits_options[] = {
+	ADMIN_TOKEN_OPTION,
+	{ "max-connections", 0, "N", "of a sandbox: through the edge at once" },
+	{ "max-cpu", 0, "N", "of a sandbox: processors" },
+	{ "max-disk", 0, "SIZE", "of a sandbox: its disk" },
+	{ "max-inodes", 0, "N", "of a sandbox: files on its disk" },
+	{ "max-log-lines", 0, "N", "of a sandbox: lines of its log" },
+	{ "max-log-rate", 0, "N", "of a sandbox: lines a minute" },
+	{ "max-memory", 0, "SIZE", "of a sandbox: its memory" },
+	{ "max-open-files", 0, "N", "of a process in a sandbox" },
+	{ "max-processes", 0, "N", "of a sandbox: processes and threads" },
+	{ "max-shm", 0, "SIZE", "of a sandbox: /dev/shm" },
+	{ "max-snapshot-storage", 0, "SIZE", "of the team: all its snapshots together" },
+	{ "max-snapshots", 0, "N", "of the team: snapshots" },
+	{ "max-volume", 0, "SIZE", "of the team: each of its volumes" },
+	{ "max-volume-storage", 0, "SIZE", "of the team: all its volumes together" },
+	{ "max-volumes", 0, "N", "of the team: volumes" },
+	{ "reset", 0, NULL, "all that is not named is as usual again" },
+};
+
 static const struct cli_option doctor_options[] = {
 	{ "attack", 0, NULL, "try to get out of real sandboxes, and say how it went" },
 	{ "explain", 0, "ID", "all that is known about one check" },
+	{ "only", 0, "WAY", "with --attack: this part of it alone" },
+	{ "own-server", 0, NULL, "with --attack: a server of its own, though another answers" },
 	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },
 	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
 };
+
+#define DB_OPTIONS                                                                                \
+	{ "config", 0, "FILE", "the server's configuration" },                                    \
+		{ "database", 0, "URL", "sqlite:PATH or postgresql://... (default: in --data)" }, \
+	{                                                                                         \
+		"database-password-file", 0, "FILE", "PostgreSQL's password"                      \
+	}
+
+static const struct cli_option db_options[] = { DB_OPTIONS };
+
+static const struct cli_option db_import_options[] = { DB_OPTIONS,
+	{ "force", 0, NULL, "take away what the database holds" } };
+
+static const struct cli_option db_copy_options[] = { DB_OPTIONS,
+	{ "force", 0, NULL, "take away what the other database holds" },
+	{ "to", 0, "URL", "the database to copy to" } };
+
+#define DB_NOTE                                                                                \
+	"It is the database that 'atoll serve' would use with the same --data, --config and\n" \
+	"--database, and run by root or by who owns it. "
 
 #define OPTIONS(table) .options = (table), .n_options = ARRAY_SIZE(table)
 
@@ -403,8 +522,17 @@ const struct cli_command cli_commands[] = {
 		.name = "create",
 		.words = "[NAME]",
 		.summary = "make an API key and print it, this once",
-		.examples = "atoll key create ci\nexport E2B_API_KEY=$(atoll key create laptop)",
-		.see_also = "key ls, key revoke",
+		.detail = "Scopes: sandboxes:read, sandboxes:write, execute, files, templates, "
+			  "volumes,\n"
+			  "secrets:use, secrets, keys, audit, usage, admin. TIME is seconds, or "
+			  "like 90s,\n"
+			  "5m, 2h, 30d.",
+		.examples =
+			"atoll key create ci\nexport E2B_API_KEY=$(atoll key create laptop)\n"
+			"atoll key create --agent reviewer --expires 30d --scope sandboxes:write "
+			"--scope execute",
+		.see_also = "key ls, key rotate, key revoke",
+		OPTIONS(key_create_options),
 		.max_words = 1,
 		.run = cmd_key_create,
 	},
@@ -420,6 +548,21 @@ const struct cli_command cli_commands[] = {
 	},
 	{
 		.group = "key",
+		.name = "rotate",
+		.words = "KEY",
+		.summary = "replace an API key, and print the new one, this once",
+		.detail = "It is as the old one, which works beside it until the overlap ends. KEY "
+			  "is an id,\n"
+			  "a prefix of one, or a name that only one key has.",
+		.examples = "atoll key rotate ci --overlap 1h",
+		.see_also = "key create, key revoke",
+		OPTIONS(key_rotate_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_key_rotate,
+	},
+	{
+		.group = "key",
 		.name = "revoke",
 		.guess = "rm",
 		.words = "KEY",
@@ -430,6 +573,181 @@ const struct cli_command cli_commands[] = {
 		.min_words = 1,
 		.max_words = 1,
 		.run = cmd_key_revoke,
+	},
+	{
+		.name = "api",
+		.words = "METHOD PATH",
+		.summary = "ask the API anything, and print what it answers",
+		.detail = "PATH without a '/' before it is below /api/v1; /api/v1/openapi.json "
+			  "describes it.",
+		.examples = "atoll api GET sandboxes\n"
+			    "atoll api POST sandboxes -d '{\"task_id\": \"t-1\"}'\n"
+			    "atoll api GET 'sandboxes?state=ended&limit=5'",
+		.see_also = "sandbox ls, key ls",
+		OPTIONS(api_options),
+		.min_words = 2,
+		.max_words = 2,
+		.run = cmd_api,
+	},
+	{
+		.group = "config",
+		.name = "show",
+		.guess = "ls",
+		.words = "",
+		.summary = "show each setting, and where it comes from",
+		.detail = "The key is shown in part only. The server's own settings are flags, "
+			  "ATOLL_ variables\n"
+			  "or lines of its --config file: see 'atoll help serve'.",
+		.examples = "atoll config show\natoll config show --json",
+		.see_also = "config path, status",
+		.run = cmd_config_show,
+	},
+	{
+		.group = "config",
+		.name = "path",
+		.words = "",
+		.summary = "print the env file that address and key are read from",
+		.examples = "atoll config path\nset -a; . \"$(atoll config path)\"; set +a",
+		.see_also = "config show",
+		.run = cmd_config_path,
+	},
+	{
+		.group = "team",
+		.name = "ls",
+		.guess = "list",
+		.words = "",
+		.summary = "list teams, what they keep, and how many ceilings are their own",
+		.detail = "For the operator: needs the token that 'atoll serve' was given.",
+		.examples = "atoll team ls --admin-token-file /etc/atoll/token",
+		.see_also = "team limits",
+		OPTIONS(team_options),
+		.run = cmd_team_ls,
+	},
+	{
+		.group = "team",
+		.name = "limits",
+		.words = "[TEAM]",
+		.summary = "show what a team and its sandboxes may have at most, or change it",
+		.detail = "TEAM is an id, a prefix of one, or a name; without it, the key's own "
+			  "team is "
+			  "shown.\nSIZE is like 512MiB or 4GiB. 'usual' in the place of N or SIZE "
+			  "takes "
+			  "the team's own\nceiling away. A change holds for what is made from then "
+			  "on.",
+		.examples = "atoll team limits\n"
+			    "atoll team limits default --max-memory 4GiB --max-snapshots 50\n"
+			    "atoll team limits default --max-memory usual",
+		.see_also = "team ls, serve",
+		OPTIONS(team_limits_options),
+		.max_words = 1,
+		.run = cmd_team_limits,
+	},
+	{
+		.group = "db",
+		.name = "check",
+		.words = "",
+		.summary = "say what is in the database and whether it is sound",
+		.detail = DB_NOTE
+		"PostgreSQL may be looked at\nwhile a server runs, SQLite not. Exit 1 "
+		"when something is wrong.",
+		.examples =
+			"atoll db check --data /srv/atoll\natoll db check --json | jq .problems",
+		.see_also = "db migrate, db export",
+		OPTIONS(db_options),
+		.run = cmd_db_check,
+	},
+	{
+		.group = "db",
+		.name = "copy",
+		.words = "--to URL",
+		.summary = "copy the database to another one",
+		.detail =
+			DB_NOTE "The other\none must be empty, or --force given; both stay as they "
+				"are if anything fails.",
+		.examples =
+			"atoll db copy --data /srv/atoll --to postgresql://atoll@db.internal/atoll",
+		.see_also = "db export, db import",
+		OPTIONS(db_copy_options),
+		.run = cmd_db_copy,
+	},
+	{
+		.group = "db",
+		.name = "export",
+		.words = "FILE",
+		.summary = "write all rows of the database into a file",
+		.detail = DB_NOTE
+		"FILE must not\nexist; only its owner may read it. It holds JSON "
+		"lines and is the same for SQLite and\nPostgreSQL. Secrets in it are "
+		"sealed: they open only with this data directory's seed.",
+		.examples = "atoll db export --data /srv/atoll atoll.jsonl",
+		.see_also = "db import, db copy",
+		OPTIONS(db_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_db_export,
+	},
+	{
+		.group = "db",
+		.name = "import",
+		.words = "FILE",
+		.summary = "read a file of 'db export' into an empty database",
+		.detail = DB_NOTE "All of\nthe file is read in, or nothing.",
+		.examples =
+			"atoll db import --database postgresql:///atoll?user=atoll atoll.jsonl\n"
+			"atoll db import --data /srv/atoll --force atoll.jsonl",
+		.see_also = "db export, db check",
+		OPTIONS(db_import_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_db_import,
+	},
+	{
+		.group = "db",
+		.name = "migrate",
+		.words = "",
+		.summary = "bring the database to this program's version",
+		.detail = DB_NOTE "'atoll\nserve' does the same when it starts.",
+		.examples = "atoll db migrate --data /srv/atoll",
+		.see_also = "db check, serve",
+		OPTIONS(db_options),
+		.run = cmd_db_migrate,
+	},
+	{
+		.name = "events",
+		.words = "",
+		.summary = "show what happened last, or what happens as it does",
+		.detail =
+			"With --follow and --json every event is a document on a line of its own. "
+			"A server that\nrestarts is waited for, and nothing is missed or shown "
+			"twice.",
+		.examples = "atoll events\natoll events -f --kind sandbox.,execution.\n"
+			    "atoll events --after 1200 --limit 1000 --json",
+		.see_also = "audit, sandbox logs",
+		OPTIONS(events_options),
+		.run = cmd_events,
+	},
+	{
+		.name = "audit",
+		.words = "",
+		.summary = "say who did what, newest first",
+		.detail = "TIME is like 2026-01-31T12:00:00Z, or how long ago: 90s, 5m, 2h, 1d.",
+		.examples = "atoll audit --kind key. --from 1d\n"
+			    "atoll audit --export csv --from 30d > audit.csv",
+		.see_also = "events, usage",
+		OPTIONS(audit_options),
+		.run = cmd_audit,
+	},
+	{
+		.name = "usage",
+		.words = "",
+		.summary = "say what sandboxes used, and what it costs",
+		.detail = "The server's prices are its options --price-vcpu-hour and its like; "
+			  "without "
+			  "them there is\nno cost.",
+		.examples = "atoll usage --since 1d\natoll usage --by agent,template",
+		.see_also = "audit",
+		OPTIONS(usage_options),
+		.run = cmd_usage,
 	},
 	{
 		.name = "status",
@@ -448,9 +766,12 @@ const struct cli_command cli_commands[] = {
 			"sandboxes "
 			"can\nbe run on this machine, else 1.\nWith --attack two sandboxes of the "
 			"server are attacked from inside and outside: every\nattempt is refused, "
-			"contained or ESCAPED, with the evidence. Where no server answers, root\n"
-			"starts one of its own for it. Exit 0 when all attempts could be made and "
-			"none escaped.",
+			"contained or ESCAPED, with the evidence; absent is what this machine has\n"
+			"nothing of. Where no server answers, root starts one of its own for it. "
+			"Exit 0 when\nall attempts could be made and none escaped. WAY is inside, "
+			"files, "
+			"archives, edge, framing,\nclones, templates, volumes, races, logs or "
+			"addresses.",
 		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk\n"
 			    "sudo atoll doctor --attack",
 		.see_also = "serve",

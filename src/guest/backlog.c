@@ -145,6 +145,11 @@ uint64_t backlog_next(const struct backlog *b)
 	return b->next_seq;
 }
 
+size_t backlog_bytes(const struct backlog *b)
+{
+	return b->used_bytes;
+}
+
 /* ---- reading ---- */
 
 void backlog_hold(struct backlog *b)

@@ -15,6 +15,7 @@ enum output_kind {
 enum {
 	BACKLOG_MAX_BYTES = 1 << 20,       /* of one process, what keeping costs included */
 	BACKLOG_POOL_MAX_BYTES = 16 << 20, /* of all */
+	BACKLOG_HELD_MAX_BYTES = 64 << 20, /* of all that the server waits for */
 };
 
 struct backlog;
@@ -39,6 +40,7 @@ DEFINE_CLEANUP(struct backlog, backlog_unref)
 uint64_t backlog_add(struct backlog *b, enum output_kind kind, struct str bytes);
 uint64_t backlog_first(const struct backlog *b); /* the oldest kept; the next one when none is */
 uint64_t backlog_next(const struct backlog *b);  /* the number of the event to come */
+size_t backlog_bytes(const struct backlog *b);   /* kept, what keeping costs included */
 
 /* A reader keeps what is there until it has read it. */
 void backlog_hold(struct backlog *b);

@@ -44,6 +44,7 @@ static void describe_signal(int wait_status, struct ending *ret)
 
 	ret->exit_code = -1;
 	ret->exited = false;
+	ret->signo = signo;
 	if ((size_t)signo < ARRAY_SIZE(signal_words) && signal_words[signo])
 		(void)snprintf(ret->status, sizeof ret->status, "signal: %s%s", signal_words[signo],
 			core);
@@ -58,9 +59,12 @@ void ending_from_status(int wait_status, struct ending *ret)
 	} else {
 		ret->exit_code = WEXITSTATUS(wait_status);
 		ret->exited = true;
+		ret->signo = 0;
 		(void)snprintf(ret->status, sizeof ret->status, "exit status %d", ret->exit_code);
 	}
 	ret->cause[0] = '\0';
+	ret->tells_more = false;
+	ret->fault = NULL;
 	ret->error = ret->exit_code == 0 ? NULL : ret->status;
 }
 

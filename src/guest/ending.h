@@ -15,6 +15,9 @@ struct ending {
 	char cause[ENDING_CAUSE_SIZE]; /* of its end, where that is known better; empty: it is not
 					*/
 	const char *error;             /* NULL for exit 0, else the cause or the status */
+	int signo;                     /* 0: none */
+	bool tells_more;               /* to the server: the signal's number, and the next */
+	const char *fault;             /* "timeout", "memory"; NULL: its own affair */
 };
 
 void ending_from_status(int wait_status, struct ending *ret);

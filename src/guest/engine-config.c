@@ -1,8 +1,11 @@
-/* The bundle's description. It is the same for all sandboxes of an engine: what differs between
- * them is mounted, limited and named before the engine starts. */
+/* The bundle's description. It is the same for all sandboxes of an engine, but for the size of
+ * /dev/shm: what else differs between them is mounted, limited and named before the engine starts.
+ */
 #include "guest/engine.h"
 #include "guest/seal.h"
 #include "json/json.h"
+
+#define SHM "/dev/shm"
 
 struct place {
 	const char *type, *source, *target;
@@ -17,7 +20,7 @@ static const struct place places[] = {
 	{ "devpts", "devpts", "/dev/pts",
 		{ "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5" }, true,
 		true },
-	{ "tmpfs", "tmpfs", "/dev/shm", { "nosuid", "nodev", "mode=1777" }, true, true },
+	{ "tmpfs", "tmpfs", SHM, { "nosuid", "nodev", "mode=1777" }, true, true },
 	{ "mqueue", "mqueue", "/dev/mqueue", { "nosuid", "nodev", "noexec" }, false, true },
 	{ "bind", ENGINE_PROGRAM, ENGINE_GUEST, { "bind", "ro", "nosuid", "nodev" }, true, true },
 	{ "bind", ENGINE_DOOR_PLACE, ENGINE_DOOR, { "bind", "nosuid", "nodev", "noexec" }, true,
@@ -26,7 +29,20 @@ static const struct place places[] = {
 	{ "bind", ENGINE_TMP, "/tmp", { "rbind" }, true, false },
 };
 
-static void write_places(struct jsonw *w, bool gvisor)
+static void write_options(struct jsonw *w, const struct place *p, uint64_t shm_bytes)
+{
+	char size[32];
+
+	jsonw_array(w, "options");
+	for (size_t k = 0; k < ARRAY_SIZE(p->options) && p->options[k]; k++)
+		jsonw_strz(w, NULL, p->options[k]);
+	(void)snprintf(size, sizeof size, "size=%" PRIu64, shm_bytes);
+	if (shm_bytes && strcmp(p->target, SHM) == 0)
+		jsonw_strz(w, NULL, size);
+	jsonw_end_array(w);
+}
+
+static void write_places(struct jsonw *w, bool gvisor, uint64_t shm_bytes)
 {
 	jsonw_array(w, "mounts");
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
@@ -38,10 +54,7 @@ static void write_places(struct jsonw *w, bool gvisor)
 		jsonw_strz(w, "destination", p->target);
 		jsonw_strz(w, "type", p->type);
 		jsonw_strz(w, "source", p->source);
-		jsonw_array(w, "options");
-		for (size_t k = 0; k < ARRAY_SIZE(p->options) && p->options[k]; k++)
-			jsonw_strz(w, NULL, p->options[k]);
-		jsonw_end_array(w);
+		write_options(w, p, shm_bytes);
 		jsonw_end_object(w);
 	}
 	jsonw_end_array(w);
@@ -109,7 +122,7 @@ static void write_namespaces(struct jsonw *w, bool gvisor)
 	jsonw_end_object(w);
 }
 
-void engine_config(enum warden_engine engine, struct buf *out)
+void engine_config(enum warden_engine engine, uint64_t shm_bytes, struct buf *out)
 {
 	bool gvisor = engine == WARDEN_GVISOR;
 	struct jsonw w;
@@ -122,7 +135,7 @@ void engine_config(enum warden_engine engine, struct buf *out)
 	jsonw_strz(&w, "path", ENGINE_ROOT);
 	jsonw_end_object(&w);
 	jsonw_strz(&w, "hostname", "atoll");
-	write_places(&w, gvisor);
+	write_places(&w, gvisor, shm_bytes);
 	write_namespaces(&w, gvisor);
 	jsonw_end_object(&w);
 }

@@ -84,11 +84,11 @@ static int copy_program(int from, struct err *e)
 	return 0;
 }
 
-static int write_config(enum warden_engine engine, struct err *e)
+static int write_config(const struct guest_boot *m, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(CONFIG_MAX_BYTES);
 
-	engine_config(engine, &text);
+	engine_config((enum warden_engine)m->engine, m->shm_bytes, &text);
 	return file_replace(AT_FDCWD, ENGINE_PLACE "/config.json", buf_str(&text), 0444, e);
 }
 
@@ -106,6 +106,23 @@ static int hide_host(enum warden_engine engine, struct err *e)
 	return r;
 }
 
+/* An engine would follow a link there, or stumble over it. */
+static int check_places(struct err *e)
+{
+	static const char *const places[] = { "proc", "sys", "dev" };
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof path, ENGINE_ROOT "/%s", places[i]);
+		if (lstat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+			return err_set(e, -ENOTDIR, "/%s of the template is no directory",
+				places[i]);
+	}
+	return 0;
+}
+
 static int make_bundle(const int *fds, const struct guest_boot *m, struct err *e)
 {
 	static const struct mount_option readable[MOUNT_MAX_OPTIONS] = { { "mode", "0755" } };
@@ -118,6 +135,8 @@ static int make_bundle(const int *fds, const struct guest_boot *m, struct err *e
 	if (r >= 0)
 		r = put_in(fds[0], ENGINE_ROOT, e);
 	if (r >= 0)
+		r = check_places(e);
+	if (r >= 0)
 		r = volumes_put(ENGINE_ROOT, fds + GUEST_ENGINE_FDS, m, e);
 	if (r >= 0 && engine == WARDEN_GVISOR)
 		r = put_tmp(e);
@@ -126,7 +145,7 @@ static int make_bundle(const int *fds, const struct guest_boot *m, struct err *e
 	if (r >= 0)
 		r = copy_program(fds[2], e);
 	if (r >= 0)
-		r = write_config(engine, e);
+		r = write_config(m, e);
 	return r < 0 ? r : hide_host(engine, e);
 }
 

@@ -29,5 +29,5 @@ enum {
  * this process, PID 1 around it, ends when it does. */
 int engine_run(const int *fds, const struct guest_boot *message, struct err *e);
 
-/* The bundle's config.json. */
-void engine_config(enum warden_engine engine, struct buf *out);
+/* The bundle's config.json. shm_bytes 0: as large as the memory allows. */
+void engine_config(enum warden_engine engine, uint64_t shm_bytes, struct buf *out);

@@ -14,6 +14,7 @@
 #include "guest/path.h"
 #include "guest/save.h"
 
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum {
@@ -42,6 +43,7 @@ struct upload {
 	struct str path;     /* the query's; p NULL: the parts name themselves */
 	struct json_map metadata;
 	struct json_pair pairs[UPLOAD_MAX_METADATA];
+	int mode; /* of the file; -1: as new files are */
 
 	struct inflate *inflate;      /* NULL: comes as it is */
 	struct multipart multipart;   /* when is_multipart */
@@ -137,6 +139,8 @@ static int file_close(struct upload *u, struct err *e)
 	int r;
 
 	memcpy(path, u->save.path, sizeof path);
+	if (u->mode >= 0 && fchmod(u->save.fd, (mode_t)u->mode) < 0)
+		return err_sys(e, -errno, "error changing file mode: chmod %s", path);
 	r = save_close(&u->save, &u->metadata, e);
 	if (r < 0)
 		return r;
@@ -229,6 +233,7 @@ static void answer(struct upload *u)
 	watch_set_drain(&u->guest->watches);
 	if (u->failed.code < 0) {
 		explain_space(u);
+		files_say_errno(u->x, u->failed.code);
 		reply_fail(u->x, status_of(u->failed.code), "%s", u->failed.msg);
 	} else {
 		jsonw_end_array(&u->w);
@@ -360,6 +365,23 @@ static int read_metadata(struct upload *u, struct err *e)
 	return metadata_check(&u->metadata, e) < 0 ? err_wrap(e, -EINVAL, "invalid metadata") : 0;
 }
 
+/* Not E2B's: mode=0755 in the query. */
+static int read_mode(struct upload *u, struct err *e)
+{
+	struct str text = http_query_value(u->x, "mode");
+
+	u->mode = -1;
+	if (!text.p)
+		return 0;
+	u->mode = 0;
+	for (size_t i = 0; i < text.n; i++) {
+		if (text.n > 4 || text.p[i] < '0' || text.p[i] > '7')
+			return err_set(e, -EINVAL, "mode must be up to four octal digits");
+		u->mode = u->mode * 8 + (text.p[i] - '0');
+	}
+	return 0;
+}
+
 static int read_encoding(struct upload *u, struct err *e)
 {
 	struct str header = http_header(u->x, "Content-Encoding"), first;
@@ -437,7 +459,9 @@ void files_post(struct guest *g, struct http_exchange *x)
 	if (!files_admit(g, x, "write", &user, &path))
 		return;
 	u = upload_new(g, x, &user, path);
-	r = read_encoding(u, &u->failed);
+	r = read_mode(u, &u->failed);
+	if (r == 0)
+		r = read_encoding(u, &u->failed);
 	if (r == 0)
 		r = read_metadata(u, &u->failed);
 	if (r == 0)

@@ -153,13 +153,28 @@ static void add_disposition(struct http_exchange *x, const char *path)
 		http_add_header(x, "Content-Disposition", buf_str(&value));
 }
 
+/* What the file was when it was looked at: another content has another one. */
+struct validators {
+	char modified[64], tag[64];
+};
+
+static void read_validators(const struct stat *st, struct validators *ret)
+{
+	range_http_date(st->st_mtim.tv_sec, ret->modified);
+	(void)snprintf(ret->tag, sizeof ret->tag, "\"%jx-%jx-%jx\"", (uintmax_t)st->st_ino,
+		(uintmax_t)st->st_mtim.tv_sec * 1000000000 + (uintmax_t)st->st_mtim.tv_nsec,
+		(uintmax_t)st->st_size);
+}
+
 static void send_part(struct http_exchange *x, int take_fd, int64_t size, const char *type,
-	const char *last_modified)
+	const struct validators *now)
 {
 	struct range range = { .length = size };
 	char text[64];
-	enum range_result found = range_choose(http_header(x, "Range"), http_header(x, "If-Range"),
-		last_modified, size, &range);
+	struct str if_range = http_header(x, "If-Range");
+	bool by_tag = if_range.n && if_range.p[0] == '"';
+	enum range_result found = range_choose(http_header(x, "Range"), if_range,
+		by_tag ? now->tag : now->modified, size, &range);
 
 	http_add_header(x, "Accept-Ranges", STR("bytes"));
 	if (found == RANGE_IMPOSSIBLE) {
@@ -178,6 +193,16 @@ static void send_part(struct http_exchange *x, int take_fd, int64_t size, const 
 	http_take_file(x, take_fd, range.offset, range.length);
 }
 
+static bool is_unchanged(struct http_exchange *x, const struct stat *st,
+	const struct validators *now)
+{
+	struct str if_none_match = http_header(x, "If-None-Match");
+
+	if (if_none_match.n)
+		return str_is(if_none_match, now->tag);
+	return range_not_modified(http_header(x, "If-Modified-Since"), st->st_mtim.tv_sec);
+}
+
 static void send_file(struct guest *g, struct http_exchange *x, int take_fd, const struct stat *st,
 	const char *type)
 {
@@ -185,26 +210,38 @@ static void send_file(struct guest *g, struct http_exchange *x, int take_fd, con
 	/* A part is one of the plain bytes: who may have those, gets it. */
 	bool is_packed = accept_choose(accepted) == ACCEPT_GZIP &&
 			 !(http_header(x, "Range").n && accept_plain(accepted));
-	char modified[64];
+	struct validators now;
 
-	range_http_date(st->st_mtim.tv_sec, modified);
-	if (st->st_size > 0)
-		http_add_header(x, "Last-Modified", str_of(modified));
-	if (st->st_size > 0 &&
-		range_not_modified(http_header(x, "If-Modified-Since"), st->st_mtim.tv_sec)) {
+	read_validators(st, &now);
+	if (st->st_size > 0) {
+		http_add_header(x, "Last-Modified", str_of(now.modified));
+		if (!is_packed)
+			http_add_header(x, "ETag", str_of(now.tag));
+	}
+	if (st->st_size > 0 && is_unchanged(x, st, &now)) {
 		(void)close(take_fd);
 		http_reply(x, 304, NULL, STR_NONE);
 	} else if (is_packed) {
 		pack_send(g, x, take_fd, type);
 	} else if (st->st_size > 0) {
-		send_part(x, take_fd, st->st_size, type, modified);
+		send_part(x, take_fd, st->st_size, type, &now);
 	} else {
 		send_by_reading(g, x, take_fd, type);
 	}
 }
 
+/* For programs that must tell one failure from another: the server, for its own clients. */
+void files_say_errno(struct http_exchange *x, int r)
+{
+	const char *name = strerrorname_np(-r);
+
+	if (name)
+		http_add_header(x, "Atoll-Errno", str_of(name));
+}
+
 static void fail_open(struct http_exchange *x, const char *path, int r)
 {
+	files_say_errno(x, r);
 	if (r == -ENOENT || r == -ENOTDIR)
 		reply_fail(x, 404, "path '%s' does not exist", path);
 	else if (r == -EISDIR)

@@ -7,3 +7,5 @@
  * request was answered. `operation` is "read" or "write". */
 bool files_admit(struct guest *g, struct http_exchange *x, const char *operation,
 	struct user *ret_user, struct str *ret_path);
+/* Before a failure is answered. */
+void files_say_errno(struct http_exchange *x, int r);

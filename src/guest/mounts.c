@@ -35,6 +35,9 @@ int mount_put(int mount_fd, const char *path, struct err *e)
 {
 	cleanup_close int target = open_target(path);
 
+	/* The template's doing, and its author's to mend. */
+	if (target < 0 && (errno == ELOOP || errno == ENOTDIR))
+		return err_set(e, -ENOTDIR, "%s of the template is a link or below one", path);
 	if (target < 0)
 		return err_sys(e, -errno, "open %s", path);
 	if (move_mount(mount_fd, "", target, "",

@@ -46,8 +46,29 @@ void process_pause_output(struct process *p)
 
 void process_resume_output(struct process *p)
 {
+	if (p->is_full)
+		return;
 	for (size_t i = 0; i < ARRAY_SIZE(p->out); i++)
 		output_watch(&p->out[i]);
+}
+
+/* More than this, and what was not read by its follower would be dropped. */
+static void hold_if_full(struct process *p)
+{
+	if (!p->is_held || !list_empty(&p->streams) ||
+		backlog_bytes(p->backlog) < PROCESS_HOLD_BYTES)
+		return;
+	p->is_full = true;
+	process_pause_output(p);
+}
+
+void process_followed(struct process *p)
+{
+	if (!p->is_full)
+		return;
+	p->is_full = false;
+	if (p->n_blocked == 0)
+		process_resume_output(p);
 }
 
 /* One read and its data event. False at the end of the pipe, or of the terminal (EIO). */
@@ -63,6 +84,7 @@ static bool output_pump(struct output *o, bool *ret_more)
 		uint64_t seq = backlog_add(p->backlog, o->kind, bytes);
 
 		streams_output(p, &(struct backlog_event){ seq, o->kind, bytes });
+		hold_if_full(p);
 	}
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
@@ -108,17 +130,40 @@ static void forget_old(void *arg)
 {
 	struct process_table *t = arg;
 
+	int64_t next_ms = INT64_MAX;
+
 	LIST_EACH(&t->ended, node)
 	{
 		struct process_ended *ended = container_of(node, struct process_ended, node);
 
-		if (ended->forget_ms > loop_now_ms(t->loop)) {
-			loop_timer_set(&t->forget, ended->forget_ms);
-			break;
-		}
-		ended_free(t, ended);
+		if (ended->forget_ms > loop_now_ms(t->loop))
+			next_ms = MIN(next_ms, ended->forget_ms);
+		else
+			ended_free(t, ended);
 	}
+	if (next_ms != INT64_MAX)
+		loop_timer_set(&t->forget, next_ms);
 	backlog_pool_trim(&t->kept);
+	backlog_pool_trim(&t->held);
+}
+
+void process_forget(struct process_table *t, struct process_ended *ended)
+{
+	ended_free(t, ended);
+	backlog_pool_trim(&t->held);
+}
+
+/* The oldest that nobody is certain to ask for, or else the oldest. */
+static struct process_ended *choose_to_forget(struct process_table *t)
+{
+	LIST_EACH(&t->ended, node)
+	{
+		struct process_ended *ended = container_of(node, struct process_ended, node);
+
+		if (!ended->is_held)
+			return ended;
+	}
+	return container_of(t->ended.next, struct process_ended, node);
 }
 
 static void remember(struct process_table *t, struct process *p)
@@ -130,12 +175,15 @@ static void remember(struct process_table *t, struct process *p)
 	ended->backlog = TAKE(p->backlog);
 	ended->wait_status = p->wait_status;
 	ended->is_oom = p->is_oom;
-	ended->forget_ms = loop_now_ms(t->loop) + PROCESS_REMEMBER_MS;
+	ended->is_held = p->is_held;
+	ended->is_timed_out = p->is_timed_out;
+	ended->forget_ms =
+		loop_now_ms(t->loop) + (p->is_held ? PROCESS_HOLD_MS : PROCESS_REMEMBER_MS);
 	list_append(&t->ended, &ended->node);
 	(void)map_put(&t->ended_by_pid, pid_key(&ended->pid), ended);
 	if (t->ended_by_pid.n > PROCESS_MAX_REMEMBERED)
-		ended_free(t, container_of(t->ended.next, struct process_ended, node));
-	if (!loop_timer_is_set(&t->forget))
+		ended_free(t, choose_to_forget(t));
+	if (!loop_timer_is_set(&t->forget) || t->forget.at_ms > ended->forget_ms)
 		loop_timer_set(&t->forget, ended->forget_ms);
 }
 
@@ -153,17 +201,20 @@ static void process_free(struct process *p)
 	free(p);
 }
 
-void process_describe_end(const struct process_table *t, int wait_status, bool is_oom,
+void process_describe_end(const struct process_table *t, const struct process_fate *fate,
 	struct ending *ret)
 {
-	ending_from_status(wait_status, ret);
-	if (is_oom)
+	ending_from_status(fate->wait_status, ret);
+	if (fate->is_oom)
 		ending_blame_memory(ret, t->settings->memory_mb);
+	ret->tells_more = fate->is_held;
+	ret->fault = fate->is_timed_out ? "timeout" : fate->is_oom ? "memory" : NULL;
 }
 
 static void end_if_over(struct process *p)
 {
 	bool is_over = p->is_killed || (p->is_pty && p->table->no_hangup);
+	struct process_fate fate = process_fate(p);
 	struct ending ending;
 
 	if (!p->is_reaped)
@@ -171,7 +222,7 @@ static void end_if_over(struct process *p)
 	if (!is_over && (p->out[0].fd >= 0 || p->out[1].fd >= 0))
 		return;
 	outputs_drain(p);
-	process_describe_end(p->table, p->wait_status, p->is_oom, &ending);
+	process_describe_end(p->table, &fate, &ending);
 	streams_end(p, &ending);
 	remember(p->table, p);
 	process_free(p);
@@ -181,6 +232,9 @@ static void reaped(struct process *p, int wait_status)
 {
 	p->is_reaped = true;
 	p->wait_status = wait_status;
+	/* Its number was given back a moment ago, and the kernel hands them out in a circle. */
+	if (p->is_group_killed)
+		(void)kill(-p->pid, SIGKILL);
 	p->is_oom = !p->is_killed && ending_is_kill(wait_status) &&
 		    gauges_blame_memory(p->table->gauges, p->kills_before);
 	LIST_EACH(&p->waiters, node)
@@ -224,13 +278,17 @@ int process_signal(struct process *p, int signo, bool to_group, struct err *e)
 	if (signo != SIGKILL && signo != SIGTERM)
 		return 0;
 	p->is_killed = true;
+	p->is_group_killed |= to_group;
 	end_if_over(p);
 	return 0;
 }
 
 static void on_deadline(void *arg)
 {
-	(void)process_signal(arg, SIGKILL, false, NULL);
+	struct process *p = arg;
+
+	p->is_timed_out = true;
+	(void)process_signal(p, SIGKILL, p->is_held, NULL);
 }
 
 int process_resize(struct process *p, struct pty_size size, struct err *e)
@@ -356,7 +414,8 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	p->hidden = spec->hidden;
 	p->tag = spec->tag.p ? strndup(spec->tag.p, spec->tag.n) : NULL;
 	p->config = strndup(spec->config.p, spec->config.n);
-	p->backlog = backlog_new(spec->hidden ? &t->unkept : &t->kept);
+	p->is_held = spec->is_held;
+	p->backlog = backlog_new(spec->hidden ? &t->unkept : spec->is_held ? &t->held : &t->kept);
 	list_init(&p->streams);
 	list_init(&p->waiters);
 	p->out[0] = (struct output){ .process = p,
@@ -409,6 +468,7 @@ int process_table_init(struct process_table *t, struct loop *loop, struct gauges
 	list_init(&t->ended);
 	list_init(&t->replays);
 	backlog_pool_init(&t->kept, BACKLOG_POOL_MAX_BYTES);
+	backlog_pool_init(&t->held, BACKLOG_HELD_MAX_BYTES);
 	backlog_pool_init(&t->unkept, 0);
 	loop_timer_init(&t->forget, loop, forget_old, t);
 	spawner_init(&t->spawner);

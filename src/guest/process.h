@@ -21,7 +21,9 @@
 enum {
 	PROCESS_CHUNK = 32 << 10, /* largest data event of a pipe */
 	PROCESS_PTY_CHUNK = 16 << 10,
-	PROCESS_REMEMBER_MS = 30000, /* Connect still learns how it ended */
+	PROCESS_REMEMBER_MS = 30000,    /* Connect still learns how it ended */
+	PROCESS_HOLD_MS = 3600000,      /* of one that is held, unless it is told to forget it */
+	PROCESS_HOLD_BYTES = 512 << 10, /* of its output, while nobody follows it */
 	PROCESS_MAX_REMEMBERED = 4096,
 };
 
@@ -42,6 +44,11 @@ struct process {
 	char *config; /* JSON: cmd, args, envs, cwd */
 	bool hidden;  /* the template's start command: not the clients' */
 	bool is_pty;
+	/* Nothing of it may be lost while its follower is away (the server, which starts again):
+	 * once so much is kept its output is left in its pipes, and its end is remembered longer.
+	 */
+	bool is_held;
+	bool is_full; /* and that much is kept: nothing is read until somebody follows */
 
 	struct output out[2];
 	struct input in;
@@ -50,6 +57,8 @@ struct process {
 	int n_blocked;       /* streams above their mark: nothing is read meanwhile */
 
 	bool is_reaped, is_killed;
+	bool is_timed_out;    /* that was its deadline */
+	bool is_group_killed; /* what is left of its group when it is reaped goes as well */
 	bool is_oom;          /* the kernel killed it because memory ran out */
 	int64_t kills_before; /* for memory, when it was started */
 	int wait_status;
@@ -63,7 +72,7 @@ struct process_ended {
 	char *tag;
 	struct backlog *backlog;
 	int wait_status;
-	bool is_oom;
+	bool is_oom, is_held, is_timed_out;
 	int64_t forget_ms;
 };
 
@@ -78,7 +87,8 @@ struct process_table {
 	struct map ended_by_pid;
 	struct loop_timer forget;
 	struct list replays; /* of struct stream: what is left to be told of ended processes */
-	struct backlog_pool kept, unkept; /* the second keeps nothing: for hidden processes */
+	struct backlog_pool kept, held; /* the second for those that are held */
+	struct backlog_pool unkept;     /* keeps nothing: for hidden processes */
 	int null_fd;
 	bool no_hangup;   /* gVisor: a terminal does not tell that its last user has gone */
 	char *chunk;      /* what was just read */
@@ -102,7 +112,8 @@ struct process_spec {
 	bool has_pty;
 	struct pty_size size;
 	bool hidden;
-	int64_t timeout_ms; /* 0: none. Then it is killed. */
+	bool is_held;
+	int64_t timeout_ms; /* 0: none. Then it is killed; one that is held with its group. */
 };
 int process_start(struct process_table *t, const struct process_spec *spec, struct process **ret,
 	struct err *e);
@@ -111,6 +122,7 @@ struct process *process_find(struct process_table *t, pid_t pid);
 struct process *process_find_tag(struct process_table *t, struct str tag); /* the newest */
 struct process_ended *process_find_ended(struct process_table *t, pid_t pid);
 struct process_ended *process_find_ended_tag(struct process_table *t, struct str tag);
+void process_forget(struct process_table *t, struct process_ended *ended);
 
 /* To the process alone, or to all of its group. SIGKILL and SIGTERM also stop waiting for the
  * pipes.
@@ -127,8 +139,18 @@ struct process_waiter {
 void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, void *arg);
 
 /* For stream.c: how one that was reaped ended, in words. */
-void process_describe_end(const struct process_table *t, int wait_status, bool is_oom,
+struct process_fate {
+	int wait_status;
+	bool is_oom, is_held, is_timed_out;
+};
+void process_describe_end(const struct process_table *t, const struct process_fate *fate,
 	struct ending *ret);
+static inline struct process_fate process_fate(const struct process *p)
+{
+	return (struct process_fate){ p->wait_status, p->is_oom, p->is_held, p->is_timed_out };
+}
+/* For stream.c: somebody follows it. */
+void process_followed(struct process *p);
 /* For stream.c: nothing is read while a stream is above its mark. */
 void process_pause_output(struct process *p);
 void process_resume_output(struct process *p);

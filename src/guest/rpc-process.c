@@ -104,6 +104,9 @@ struct start_in {
 	bool has_pty;
 	struct str tag;
 	struct json_bool has_stdin;
+	struct json_bool is_held; /* ours, as the next: for commands that the server records */
+	struct json_int timeout_ms;
+	struct str input; /* all of its stdin */
 };
 static const struct json_field start_fields[] = {
 	JSON_FIELD(struct start_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
@@ -112,6 +115,10 @@ static const struct json_field start_fields[] = {
 		.present = offsetof(struct start_in, has_pty) + 1),
 	JSON_FIELD(struct start_in, tag, "tag", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct start_in, has_stdin, "stdin", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct start_in, is_held, "hold", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct start_in, timeout_ms, "timeoutMs", JSON_INT, .flags = JSON_LAX, .min = 1,
+		.max = INT32_MAX),
+	JSON_FIELD(struct start_in, input, "input", JSON_BYTES, .flags = JSON_LAX),
 };
 static const struct json_shape start_shape =
 	JSON_SHAPE(struct start_in, start_fields, .ignore_unknown = true);
@@ -192,12 +199,20 @@ static struct process *start(struct rpc *rpc, const struct start_in *in, const c
 			.has_stdin = !in->has_stdin.is_set || in->has_stdin.value,
 			.has_pty = in->has_pty,
 			.size = size_of(&in->pty),
-			.timeout_ms = timeout_ms,
+			.is_held = in->is_held.value,
+			.timeout_ms = in->timeout_ms.is_set ? in->timeout_ms.value : timeout_ms,
 		},
 		&p, e);
 	if (r < 0)
 		err_wrap(e, r, "error starting process '%s'", argv[0]);
 	return r < 0 ? NULL : p;
+}
+
+static void input_given(void *arg, int r, const struct err *e)
+{
+	(void)arg; /* whether it reads is the process's own affair */
+	(void)r;
+	(void)e;
 }
 
 void rpc_process_start(struct rpc *rpc, struct str message)
@@ -215,6 +230,10 @@ void rpc_process_start(struct rpc *rpc, struct str message)
 	if (!choose_cwd(rpc, in.process.cwd, cwd))
 		return;
 	p = start(rpc, &in, cwd, options.deadline_ms, &e);
+	if (p && in.input.p) {
+		(void)input_write(&p->in, in.input, input_given, NULL);
+		input_close(&p->in);
+	}
 	if (!p)
 		rpc_fail(rpc, CONNECT_INVALID_ARGUMENT, "%s", e.msg);
 	else
@@ -236,8 +255,7 @@ static const struct json_field connect_fields[] = {
 static const struct json_shape connect_shape =
 	JSON_SHAPE(struct connect_in, connect_fields, .ignore_unknown = true);
 
-static const struct process_ended *select_ended(struct process_table *t,
-	const struct rpc_selector *s)
+static struct process_ended *select_ended(struct process_table *t, const struct rpc_selector *s)
 {
 	if (s->pid.is_set)
 		return s->pid.value <= INT32_MAX ? process_find_ended(t, (pid_t)s->pid.value)
@@ -292,6 +310,32 @@ void rpc_process_connect(struct rpc *rpc, struct str message)
 		stream_open(p, rpc_take_exchange(rpc), &options, from);
 	else
 		stream_replay(t, ended, rpc_take_exchange(rpc), &options, from);
+}
+
+/* ---- Forget: ours. Its end was written down, nobody will ask for it again. ---- */
+
+struct forget_in {
+	struct rpc_selector process;
+};
+static const struct json_field forget_fields[] = {
+	JSON_FIELD(struct forget_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &rpc_selector_shape),
+};
+static const struct json_shape forget_shape =
+	JSON_SHAPE(struct forget_in, forget_fields, .ignore_unknown = true);
+
+void rpc_process_forget(struct rpc *rpc, struct str message)
+{
+	struct process_table *t = &rpc->guest->processes;
+	struct process_ended *ended;
+	struct forget_in in;
+
+	if (!rpc_decode(rpc, message, &forget_shape, &in))
+		return;
+	ended = select_ended(t, &in.process);
+	if (ended)
+		process_forget(t, ended);
+	rpc_reply_empty(rpc);
 }
 
 /* ---- List, Update ---- */
@@ -358,12 +402,14 @@ void rpc_process_update(struct rpc *rpc, struct str message)
 
 struct signal_in {
 	struct rpc_selector process;
-	struct str signal; /* a name or a number */
+	struct str signal;         /* a name or a number */
+	struct json_bool to_group; /* ours: to all of its process group, whatever the signal */
 };
 static const struct json_field signal_fields[] = {
 	JSON_FIELD(struct signal_in, process, "process", JSON_OBJECT, .flags = JSON_LAX,
 		.shape = &rpc_selector_shape),
 	JSON_FIELD(struct signal_in, signal, "signal", JSON_RAW, .flags = JSON_LAX),
+	JSON_FIELD(struct signal_in, to_group, "group", JSON_BOOL, .flags = JSON_LAX),
 };
 static const struct json_shape signal_shape =
 	JSON_SHAPE(struct signal_in, signal_fields, .ignore_unknown = true);
@@ -441,7 +487,7 @@ void rpc_process_send_signal(struct rpc *rpc, struct str message)
 		return;
 	}
 	waits = signal->signo == SIGKILL && !p->is_reaped;
-	if (process_signal(p, signal->signo, signal->to_group, &e) < 0)
+	if (process_signal(p, signal->signo, signal->to_group || in.to_group.value, &e) < 0)
 		rpc_fail(rpc, CONNECT_INTERNAL, "error sending signal: %s", e.msg);
 	else if (waits)
 		kill_wait_start(rpc, p);

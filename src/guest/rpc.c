@@ -19,6 +19,8 @@ static const struct rpc_method methods[] = {
 		&schema_process_send_signal, &schema_empty },
 	{ "/process.Process/CloseStdin", RPC_UNARY, false, rpc_process_close_stdin,
 		&schema_process_close_stdin, &schema_empty },
+	{ "/process.Process/Forget", RPC_UNARY, false, rpc_process_forget,
+		&schema_process_close_stdin, &schema_empty },
 	{ "/filesystem.Filesystem/Stat", RPC_UNARY, true, rpc_filesystem_stat,
 		&schema_filesystem_path, &schema_filesystem_entry },
 	{ "/filesystem.Filesystem/MakeDir", RPC_UNARY, true, rpc_filesystem_make_dir,

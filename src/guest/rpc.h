@@ -75,6 +75,7 @@ void rpc_process_send_input(struct rpc *rpc, struct str message);
 void rpc_process_stream_input(struct rpc *rpc, struct str message);
 void rpc_process_send_signal(struct rpc *rpc, struct str message);
 void rpc_process_close_stdin(struct rpc *rpc, struct str message);
+void rpc_process_forget(struct rpc *rpc, struct str message);
 
 void rpc_filesystem_stat(struct rpc *rpc, struct str message);
 void rpc_filesystem_make_dir(struct rpc *rpc, struct str message);

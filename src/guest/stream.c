@@ -98,6 +98,10 @@ static void add_end(struct buf *out, const struct ending *ending)
 	jsonw_strz(&w, "status", ending->status);
 	if (ending->error)
 		jsonw_strz(&w, "error", ending->error);
+	if (ending->tells_more && ending->signo)
+		jsonw_int(&w, "signal", ending->signo);
+	if (ending->tells_more && ending->fault)
+		jsonw_strz(&w, "fault", ending->fault);
 	jsonw_end_object(&w);
 	event_end(&w, mark);
 	connect_end_ok(out);
@@ -253,6 +257,7 @@ void stream_open(struct process *p, struct http_exchange *take_x, const struct f
 	s->process = p;
 	list_append(&p->streams, &s->node);
 	stream_begin(s, p->pid, p->backlog, from_seq);
+	process_followed(p);
 }
 
 void stream_replay(struct process_table *t, const struct process_ended *ended,
@@ -260,7 +265,10 @@ void stream_replay(struct process_table *t, const struct process_ended *ended,
 {
 	struct stream *s = stream_new(t, take_x, o);
 
-	process_describe_end(t, ended->wait_status, ended->is_oom, &s->ending);
+	process_describe_end(t,
+		&(struct process_fate){ ended->wait_status, ended->is_oom, ended->is_held,
+			ended->is_timed_out },
+		&s->ending);
 	list_append(&t->replays, &s->node);
 	stream_begin(s, ended->pid, ended->backlog, from_seq);
 }
@@ -286,7 +294,9 @@ void streams_end(struct process *p, const struct ending *ending)
 			continue;
 		}
 		s->process = NULL;
-		process_describe_end(s->table, p->wait_status, p->is_oom, &s->ending);
+		s->ending = *ending;
+		if (ending->error) /* it points into the caller's */
+			s->ending.error = s->ending.cause[0] ? s->ending.cause : s->ending.status;
 		list_remove(&s->node);
 		list_append(&s->table->replays, &s->node);
 	}

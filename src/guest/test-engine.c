@@ -16,6 +16,9 @@ static const struct json_field config_fields[] = {
 static const struct json_shape config_shape =
 	JSON_SHAPE(struct config, config_fields, .ignore_unknown = true);
 
+enum {
+	SHM_BYTES = 32 << 20,
+};
 static const enum warden_engine all[] = { WARDEN_GVISOR, WARDEN_RUNC, WARDEN_CRUN };
 
 /* In the arena, so every text is terminated. */
@@ -23,7 +26,7 @@ static int describe(struct arena *arena, enum warden_engine engine, struct confi
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
 
-	engine_config(engine, &text);
+	engine_config(engine, SHM_BYTES, &text);
 	return text.failed ? -ENOBUFS
 			   : json_decode(arena, buf_str(&text), &config_shape, ret, NULL);
 }
@@ -70,5 +73,21 @@ TEST(only_gvisor_has_a_door)
 		ASSERT_EQ(!strstr(c.mounts.p, "\"" ENGINE_DOOR "\""), !gvisor);
 		ASSERT_EQ(!strstr(c.process.p, "\"gvisor\""), !gvisor);
 		ASSERT_EQ(!strstr(c.process.p, "\"container\""), gvisor);
+	}
+}
+
+TEST(shared_memory_is_as_large_as_was_asked_for)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		CLEANUP(arena_freep) struct arena *arena = arena_new(1 << 20);
+		struct config c = { 0 };
+		const char *shm, *size;
+
+		ASSERT_EQ(describe(arena, all[i], &c), 0);
+		shm = strstr(c.mounts.p, "\"/dev/shm\"");
+		ASSERT(shm);
+		size = strstr(shm, "\"size=33554432\"");
+		ASSERT(size && size < strchr(shm, '}'));
+		ASSERT(!strstr(size + 1, "\"size=")); /* and nothing else is */
 	}
 }

@@ -8,7 +8,7 @@
  *   reply.c     the reply side
  *   server.c    listening, limits, stopping      listen.c  addresses
  *   relay*.c    an exchange passed to another server; pipe.c moves its bulk by splice
- *   request.c   one request of our own
+ *   stream.c    one request of our own, streamed; request.c collects its reply
  *
  * Memory: a connection that waits holds no buffers. Reads go into the server's one scratch buffer,
  * `view` is what of them is not consumed yet, and only what is left at the end of a callback is
@@ -320,6 +320,8 @@ void exchange_ended(struct http_exchange *x);
 /* ---- relay-head.c ---- */
 /* The rewritten heads, into server->head; -ENOBUFS when they do not fit. */
 int relay_request_head(struct http_exchange *x, const struct http_relay_options *options);
+/* Whether all that it wants to be upgraded to is this. */
+bool relay_wants_only(const struct head *head, const char *protocol);
 int relay_interim_head(struct http_exchange *x, const struct head *reply);
 int relay_tunnel_head(struct http_exchange *x); /* our own 101 */
 /* Also decides how the reply is framed for this client. */
@@ -353,6 +355,7 @@ struct http_relay {
 	http_refused_fn refused;
 	void (*closed)(void *arg);
 	void *arg;
+	struct http_carriage *carriage; /* of the upstream; NULL: none */
 	int refused_error;
 	int64_t first_byte_ms;
 	int64_t since_ms;       /* a byte last moved */

@@ -111,6 +111,7 @@ void http_begin(struct http_exchange *x, int status, const char *type, int64_t l
  * cut. */
 bool http_write(struct http_exchange *x, struct str bytes);
 void http_on_drain(struct http_exchange *x, loop_fn fn, void *arg);
+size_t http_queued(const struct http_exchange *x); /* bytes that the socket has not taken yet */
 /* Sends length bytes of a regular file from offset, by sendfile, then ends the reply (after
  * http_begin with that length). Takes the descriptor. */
 void http_take_file(struct http_exchange *x, int fd, int64_t offset, int64_t length);
@@ -135,7 +136,13 @@ struct http_relay_options {
 	/* Header lines "Name: value\r\n..." added to the request; connection-level and these names'
 	 * own occurrences from the client are dropped. NULL: none. */
 	const char *add_headers;
-	struct str host;               /* replaces Host when n > 0 */
+	struct str host; /* replaces Host when n > 0 */
+	/* The only protocol that may be upgraded to: a request for another one is passed on without
+	 * that wish. NULL: any. */
+	const char *upgrade;
+	/* What carries the upstream's bytes; its `cut` tells a reply that broke off from one that
+	 * ends with its connection. NULL: nobody, the descriptor tells by itself. */
+	struct http_carriage *carriage;
 	int64_t first_byte_timeout_ms; /* 0: none */
 	/* The upstream speaks no HTTP: the client, which must have asked for an upgrade, is told
 	 * 101 once it is connected, and from then on their bytes pass as they are. */
@@ -156,6 +163,40 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 /* Ends it now, cutting both sides (its sandbox is gone). */
 void http_relay_cut(struct http_relay *relay);
 
+/* A request of our own over a connected descriptor (taken), its reply given as it comes. */
+struct http_stream;
+struct http_stream_ops {
+	/* The final head has come; http_stream_header answers during this call. May be NULL. */
+	void (*head)(void *arg, int status);
+	void (*body)(void *arg, struct str bytes);
+	/* Exactly once, last, on a later turn than the request: r is 0 when the reply was whole.
+	 * The stream is no more. */
+	void (*end)(void *arg, int r, const struct err *e);
+	void (*drained)(void *arg); /* after http_stream_send said stop; may be NULL */
+};
+struct http_stream_request {
+	const char *method, *target, *host;
+	const char *headers;      /* "Name: value\r\n..." or NULL */
+	struct str body;          /* whole, copied; or */
+	bool streams_body;        /* it comes by http_stream_send, */
+	int64_t length;           /* so long, or -1: chunked */
+	int64_t head_timeout_ms;  /* until the reply's head; 0: none, as the next two */
+	int64_t stall_timeout_ms; /* no byte moved; not counted while paused */
+	int64_t timeout_ms;       /* for all of it */
+};
+struct http_stream *http_stream_open(struct loop *loop, int fd,
+	const struct http_stream_request *request, const struct http_stream_ops *ops, void *arg);
+struct str http_stream_header(const struct http_stream *s, const char *name); /* p NULL: absent */
+/* Nothing is read from the socket while paused, and no body callback comes. */
+void http_stream_pause(struct http_stream *s);
+void http_stream_resume(struct http_stream *s);
+/* True while more is welcome. A server that has replied already takes nothing any more, silently.
+ */
+bool http_stream_send(struct http_stream *s, struct str bytes);
+void http_stream_send_end(struct http_stream *s);
+/* Cuts it; no callback comes any more. */
+void http_stream_cancel(struct http_stream *s);
+
 /* One request over a connected descriptor (taken): for the server's own calls to a guest. The reply
  * is collected up to max_bytes. */
 typedef void (
@@ -167,5 +208,7 @@ struct http_request {
 	size_t max_bytes;
 	int64_t timeout_ms;
 };
-void http_request(struct loop *loop, int fd, const struct http_request *request,
+struct http_call; /* until fn is called */
+struct http_call *http_request(struct loop *loop, int fd, const struct http_request *request,
 	http_response_fn fn, void *arg);
+void http_request_cancel(struct http_call *call); /* fn is not called any more */

@@ -246,6 +246,11 @@ void http_on_drain(struct http_exchange *x, loop_fn fn, void *arg)
 		conn_wake(x->conn);
 }
 
+size_t http_queued(const struct http_exchange *x)
+{
+	return outq_pending(&x->conn->out);
+}
+
 void http_end(struct http_exchange *x)
 {
 	struct iovec last = iov_of(STR("0\r\n\r\n"));

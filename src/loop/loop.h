@@ -96,7 +96,7 @@ int loop_signal(struct loop *loop, int signo, loop_signal_fn fn, void *arg, stru
  * LOOP_LANES-1) run one after the other in the order given; LOOP_ANY runs wherever a thread is
  * free, and no lane waits for it. */
 enum {
-	LOOP_LANES = 4,
+	LOOP_LANES = 8, /* 0 and 4 to 7: the store's; 1 and 2: volumes' */
 	LOOP_ANY = -1,
 };
 typedef int (*loop_work_fn)(void *arg, struct err *e);

@@ -36,21 +36,43 @@ static void set_int(int64_t *to, struct json_int from)
 static void merge(struct config *config, const struct file_in *in)
 {
 	set_str(&config->data, in->data);
+	set_str(&config->database, in->database);
+	set_str(&config->database_password_file, in->database_password_file);
 	set_str(&config->listen, in->listen);
 	set_str(&config->template_cache, in->template_cache);
 	set_str(&config->network, in->network);
 	set_str(&config->domain, in->domain);
 	set_str(&config->log_level, in->log_level);
+	set_str(&config->log_format, in->log_format);
+	set_str(&config->trace_endpoint, in->trace_endpoint);
+	set_str(&config->trace_header, in->trace_header);
+	set_str(&config->trace_header_file, in->trace_header_file);
+	set_str(&config->price_currency, in->price_currency);
+	set_str(&config->price_disk_gib_hour, in->price_disk_gib_hour);
+	set_str(&config->price_egress_gib, in->price_egress_gib);
+	set_str(&config->price_memory_gib_hour, in->price_memory_gib_hour);
+	set_str(&config->price_vcpu_hour, in->price_vcpu_hour);
 	set_str(&config->tls_cert, in->tls_cert);
 	set_str(&config->tls_key, in->tls_key);
 	set_str(&config->admin_token_file, in->admin_token_file);
 	set_str(&config->dns_server, in->dns_server);
+	set_str(&config->ceilings_text, in->ceilings);
+	set_str(&config->quota_text, in->quota);
+	set_str(&config->default_limits_text, in->default_limits);
 	set_int(&config->pool, in->pool);
+	set_int(&config->artifact_retention_s, in->artifact_retention);
+	set_int(&config->artifact_mb, in->artifact_mb);
+	set_int(&config->output_retention_s, in->output_retention);
 	set_int(&config->max_sandboxes, in->max_sandboxes);
 	set_int(&config->max_timeout_s, in->max_timeout);
+	set_int(&config->max_age_s, in->max_age);
+	set_int(&config->unresponsive_after_s, in->unresponsive_after);
+	set_str(&config->unresponsive, in->unresponsive);
 	set_int(&config->disk_mb, in->disk_mb);
 	if (in->stop_sandboxes.is_set)
 		config->stop_sandboxes = in->stop_sandboxes.value;
+	if (in->metrics_open.is_set)
+		config->metrics_open = in->metrics_open.value;
 	if (in->no_restart.is_set)
 		config->no_restart = in->no_restart.value;
 }
@@ -171,6 +193,32 @@ static void take_value(int argc, char **argv, int *at, struct flag *flag)
 	}
 }
 
+bool config_has_password(struct str url)
+{
+	const char *from = memmem(url.p, url.n, "://", 3);
+	struct str rest = from ? str_from(url, (size_t)(from - url.p) + 3) : STR_NONE;
+	ptrdiff_t at, colon = str_find(rest, ':');
+	size_t end = 0;
+
+	if (memmem(url.p, url.n, "password=", 9))
+		return true;
+	while (end < rest.n && rest.p[end] != '/' && rest.p[end] != '?')
+		end++;
+	rest.n = end;
+	at = str_find(rest, '@');
+	return colon >= 0 && colon < at;
+}
+
+/* Every user of the host can read the command lines of all processes. */
+static int check_flag(const struct json_field *field, struct str value, struct err *e)
+{
+	if (strcmp(field->name, "database") != 0 || !config_has_password(value))
+		return 0;
+	return err_set(e, -EINVAL,
+		"a password here is seen by every user of the host: use "
+		"--database-password-file, ATOLL_DATABASE or --config");
+}
+
 static int apply_flag(struct config *config, int argc, char **argv, int *at, struct flag *flag,
 	struct err *e)
 {
@@ -190,7 +238,9 @@ static int apply_flag(struct config *config, int argc, char **argv, int *at, str
 		return err_set(e, -EINVAL, "%.*s needs a value", STR_ARG(flag->name));
 	if (!field)
 		return 0; /* --config was read before */
-	r = set_field(config, field, flag->value, e);
+	r = check_flag(field, flag->value, e);
+	if (r >= 0)
+		r = set_field(config, field, flag->value, e);
 	return r < 0 ? err_wrap(e, r, "%.*s", STR_ARG(flag->name)) : 0;
 }
 
@@ -217,6 +267,20 @@ static int check_level(const struct config *config, struct err *e)
 		config->log_level);
 }
 
+static int check_format(const struct config *config, struct err *e)
+{
+	if (log_format_find(str_of(config->log_format)) >= 0)
+		return 0;
+	return err_set(e, -EINVAL, "log format '%s': use logfmt, json or text", config->log_format);
+}
+
+static int check_unresponsive(const struct config *config, struct err *e)
+{
+	if (strcmp(config->unresponsive, "end") == 0 || strcmp(config->unresponsive, "keep") == 0)
+		return 0;
+	return err_set(e, -EINVAL, "--unresponsive '%s': use end or keep", config->unresponsive);
+}
+
 static int check_tls(const struct config *config, struct err *e)
 {
 	if (!config->tls_cert == !config->tls_key)
@@ -224,6 +288,20 @@ static int check_tls(const struct config *config, struct err *e)
 	return err_set(e, -EINVAL, "%s is given without %s: TLS needs both",
 		config->tls_cert ? "--tls-cert" : "--tls-key",
 		config->tls_cert ? "--tls-key" : "--tls-cert");
+}
+
+/* Read when all sources have been: a later one replaces the whole list. */
+static int read_limits(struct config *config, struct err *e)
+{
+	int r = limit_quota_parse_list(str_of(config->quota_text), &config->quota, e);
+
+	if (r < 0)
+		return err_wrap(e, r, "--quota");
+	r = limit_ceilings_parse_list(str_of(config->ceilings_text), &config->ceilings, e);
+	if (r < 0)
+		return err_wrap(e, r, "--ceilings");
+	r = limit_set_parse_list(str_of(config->default_limits_text), &config->default_limits, e);
+	return r < 0 ? err_wrap(e, r, "--default-limits") : 0;
 }
 
 int config_read(int argc, char **argv, char **env, struct config *ret, struct err *e)
@@ -234,9 +312,17 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		.listen = "127.0.0.1:3000",
 		.network = "10.199.0.0/16",
 		.log_level = "info",
+		.log_format = "logfmt",
+		.price_currency = "USD",
 		.pool = 16,
+		.artifact_retention_s = 86400,
+		.artifact_mb = 100,
+		.output_retention_s = 7 * 86400,
 		.max_sandboxes = 1000,
 		.max_timeout_s = 86400,
+		.max_age_s = 86400,
+		.unresponsive = "end",
+		.unresponsive_after_s = 300,
 		.disk_mb = 10240,
 	};
 	struct flag flag;
@@ -252,13 +338,47 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 	if (r >= 0)
 		r = check_level(&c, e);
 	if (r >= 0)
+		r = check_format(&c, e);
+	if (r >= 0)
+		r = check_unresponsive(&c, e);
+	if (r >= 0)
 		r = check_tls(&c, e);
+	if (r >= 0)
+		r = read_limits(&c, e);
+	if (r >= 0)
+		r = config_read_watch(&c, env, e);
 	if (r < 0) {
 		config_done(&c);
 		return r;
 	}
 	*ret = c;
 	return 0;
+}
+
+void config_hide_env(char **env)
+{
+	static const struct str name = { "ATOLL_DATABASE=", 15 };
+
+	for (; env && *env; env++)
+		if (str_has_prefix(str_of(*env), name))
+			explicit_bzero(*env + name.n, strlen(*env + name.n));
+}
+
+int config_read_password(const char *path, char *to, size_t size, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(size);
+	int r = file_read(AT_FDCWD, path, &text, e);
+
+	while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == '\r'))
+		text.n--;
+	if (r >= 0 && (text.n == 0 || text.n >= size || !str_is_utf8(buf_str(&text)) ||
+			      str_find(buf_str(&text), '\n') >= 0))
+		r = err_set(e, -EINVAL, "it must hold one line of 1 to %zu characters", size - 1);
+	if (r >= 0)
+		(void)snprintf(to, size, "%.*s", STR_ARG(buf_str(&text)));
+	if (text.p)
+		explicit_bzero(text.p, text.n);
+	return r < 0 ? err_wrap(e, r, "--database-password-file %s", path) : 0;
 }
 
 void config_done(struct config *config)

@@ -49,7 +49,7 @@ static void on_denied(void *arg, const struct runtime_denial *what)
 	char text[INET_ADDRSTRLEN];
 
 	(void)arg;
-	log_info("egress.denied", "sandbox=%s by=kernel protocol=%d target=%s port=%u", what->id,
+	log_info("egress.denied", "sandbox_id=%s by=kernel protocol=%d target=%s port=%u", what->id,
 		what->protocol, inet_ntop(AF_INET, &address, text, sizeof text),
 		(unsigned)what->port);
 }

@@ -218,6 +218,15 @@ static int read_admin_token(const struct config *config, struct prepared *p, str
 	return 0;
 }
 
+static int read_database_password(const struct config *config, struct prepared *p, struct err *e)
+{
+	const char *path = config->database_password_file;
+
+	return path ? config_read_password(path, p->database_password, sizeof p->database_password,
+			      e)
+		    : 0;
+}
+
 /* Beside this executable in a build directory, or in ../libexec/atoll when installed. */
 static int open_helper(const char *name, struct err *e)
 {
@@ -350,6 +359,8 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 	if (r >= 0)
 		r = read_admin_token(config, &p, e);
 	if (r >= 0)
+		r = read_database_password(config, &p, e);
+	if (r >= 0)
 		r = spawn_warden(config, &p, e);
 	if (r < 0) {
 		prepared_done(&p);
@@ -363,6 +374,7 @@ void prepared_done(struct prepared *p)
 {
 	explicit_bzero(p->key, sizeof p->key);
 	explicit_bzero(p->admin_token, sizeof p->admin_token);
+	explicit_bzero(p->database_password, sizeof p->database_password);
 	close_fdp(&p->listen_fd);
 	close_fdp(&p->warden_fd); /* its end of file is the warden's signal to leave */
 	if (p->warden_pid > 0)

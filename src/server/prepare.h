@@ -13,7 +13,8 @@ struct prepared {
 	pid_t warden_pid;
 	char templates[4096];
 	char key[ACCESS_KEY_SIZE];
-	char admin_token[256]; /* empty: nobody is the operator over HTTP */
+	char database_password[1024]; /* empty: none was given */
+	char admin_token[256];        /* empty: nobody is the operator over HTTP */
 	char domain[256], url[320], sandbox_url[320];
 	uint8_t seed[SHA256_SIZE];
 };

@@ -3,7 +3,9 @@
 #include "access/access.h"
 #include "api/api.h"
 #include "base/confine.h"
+#include "base/fault.h"
 #include "edge/edge.h"
+#include "execution/execution.h"
 #include "http/http.h"
 #include "loop/loop.h"
 #include "observe/observe.h"
@@ -16,6 +18,7 @@
 #include "server/prepare.h"
 #include "server/proof.h"
 #include "server/renew.h"
+#include "server/watch.h"
 #include "store/store.h"
 #include "template/template.h"
 #include "tls/tls.h"
@@ -40,6 +43,7 @@ struct server {
 	struct loop *loop;
 	struct store *store;
 	struct observe_log *events;
+	struct watch *watch;
 	struct access_book *access;
 	struct template_book *templates;
 	struct secret_book *secrets;
@@ -49,6 +53,7 @@ struct server {
 	struct runtime *runtime;     /* the default, which has the network */
 	struct runtime_set runtimes; /* it and all others */
 	struct sandbox_book *sandboxes;
+	struct execution_book *executions;
 	struct tls_authority *authority;
 	struct outward *outward;
 	struct api *api;
@@ -73,6 +78,26 @@ static void on_request(void *arg, struct http_exchange *x)
 
 /* ---- stopping ---- */
 
+static void watch_stopped(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	(void)r;
+	(void)e;
+	loop_stop(s->loop);
+}
+
+static void executions_settled(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r < 0) {
+		log_error("stop.unsettled", "err=%s", log_quote(str_of(e->msg)));
+		_exit(s->exit_code);
+	}
+	watch_stop(s->watch, watch_stopped, s);
+}
+
 static void settled(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
@@ -83,7 +108,7 @@ static void settled(void *arg, int r, const struct err *e)
 		log_error("stop.unsettled", "err=%s", log_quote(str_of(e->msg)));
 		_exit(s->exit_code);
 	}
-	loop_stop(s->loop);
+	execution_settle(s->executions, executions_settled, s);
 }
 
 static void sandboxes_stopped(void *arg, int r, const struct err *e)
@@ -124,8 +149,13 @@ static void begin_stop(struct server *s, int exit_code)
 		return;
 	s->stopping = true;
 	s->exit_code = exit_code;
+	runtime_stop_trying(&s->runtimes);
 	if (s->tls)
 		tls_server_close(s->tls);
+	if (s->watch)
+		watch_close(s->watch);
+	if (s->executions)
+		execution_hang_up(s->executions);
 	if (s->http)
 		http_server_stop(s->http, loop_now_ms(s->loop) + STOP_MS, http_stopped, s);
 	else
@@ -233,11 +263,30 @@ static void reconciled(void *arg, int r, const struct err *e)
 	explicit_bzero(s->prepared.key, sizeof s->prepared.key);
 }
 
+static void sandboxes_reconciled(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r < 0 || s->stopping)
+		reconciled(s, r, e);
+	else
+		execution_recover(s->executions, reconciled, s);
+}
+
+static void ceilings_of(void *arg, const char *team_id, struct limit_ceilings *ret)
+{
+	const struct server *s = arg;
+
+	access_ceilings(s->access, team_id, ret);
+}
+
 static int open_volumes(struct server *s, struct err *e)
 {
 	struct volume_book_config config = { .loop = s->loop,
 		.store = s->store,
-		.dir_fd = TAKE_FD(s->volumes_fd) };
+		.dir_fd = TAKE_FD(s->volumes_fd),
+		.teams = { ceilings_of, s },
+		.events = s->events };
 
 	memcpy(config.seed, s->prepared.seed, sizeof config.seed);
 	return volume_book_new(&config, &s->volumes, e);
@@ -264,11 +313,68 @@ static int open_outward(struct server *s, struct err *e)
 	return outward_new(&config, &s->outward, e);
 }
 
+/* The operator hears once that it went and once that it is back; who waits for it is told each. */
+static void on_database(void *arg, int r, const struct err *e)
+{
+	struct server *s = arg;
+
+	if (r == 0) {
+		log_info("database.back", "ok=1");
+		return;
+	}
+	log_warn("database.away", "err=%s", log_quote(str_of(e->msg)));
+	if (r != -EREMCHG)
+		return;
+	if (s->keeper) /* it reads all of it anew */
+		_exit(KEEP_EXIT_AGAIN);
+	begin_stop(s, 1);
+}
+
+static int open_store(struct server *s, struct err *e)
+{
+	char name[NODE_ID_SIZE + sizeof "atoll "];
+	const struct store_config config = {
+		.url = s->config.database ? s->config.database : "sqlite:" STATE_DIR "/atoll.db",
+		.password = s->prepared.database_password[0] ? s->prepared.database_password : NULL,
+		.name = name,
+		.on_state = on_database,
+		.state_arg = s,
+	};
+
+	(void)snprintf(name, sizeof name, "atoll %s", s->node_id);
+	return store_open_as(s->loop, &config, &s->store, e);
+}
+
+static int open_executions(struct server *s, struct err *e)
+{
+	struct execution_config config = { .loop = s->loop,
+		.store = s->store,
+		.sandboxes = s->sandboxes,
+		.secrets = s->secrets,
+		.retention_s = s->config.artifact_retention_s,
+		.output_s = s->config.output_retention_s,
+		.artifact_bytes = s->config.artifact_mb << 20 };
+	int r = dir_make(AT_FDCWD, STATE_DIR "/artifacts", 0700, e);
+
+	if (r < 0)
+		return r;
+	config.artifacts_fd = open(STATE_DIR "/artifacts", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (config.artifacts_fd < 0)
+		return err_sys(e, -errno, "open the directory of artifacts");
+	memcpy(config.seed, s->prepared.seed, sizeof config.seed);
+	s->executions = execution_book_new(&config);
+	sandbox_on_busy(s->sandboxes, execution_is_busy, s->executions);
+	explicit_bzero(config.seed, sizeof config.seed);
+	return 0;
+}
+
 static int open_books(struct server *s, struct err *e)
 {
 	struct sandbox_book_config books = { 0 };
-	int r = store_open(s->loop, "sqlite:" STATE_DIR "/atoll.db", &s->store, e);
+	int r = open_store(s, e);
 
+	if (r < 0 && s->config.database)
+		return r; /* it says itself where it is */
 	if (r >= 0)
 		r = access_book_new(s->store, &s->access, e);
 	if (r >= 0)
@@ -276,26 +382,37 @@ static int open_books(struct server *s, struct err *e)
 	if (r >= 0)
 		r = template_load_tags(s->templates, s->store, e);
 	if (r >= 0)
+		s->events = observe_log_new(s->store);
+	if (r >= 0)
 		r = open_volumes(s, e);
 	if (r >= 0)
 		r = tls_authority_open(AT_FDCWD, STATE_DIR "/egress-ca.pem", &s->authority, e);
 	if (r < 0)
 		return err_wrap(e, r, "data directory %s", s->config.data);
-	s->events = observe_log_new(s->store);
+	access_set_server_ceilings(s->access, &s->config.ceilings);
+	access_set_server_quota(s->access, &s->config.quota);
+	template_set_defaults(s->templates, &s->config.default_limits);
 	books = (struct sandbox_book_config){
 		.loop = s->loop,
+		.quota = access_quota,
+		.quota_arg = s->access,
 		.store = s->store,
 		.runtimes = s->runtimes,
 		.events = s->events,
+		.teams = { ceilings_of, s },
 		.templates = s->templates,
 		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
+		.care = { .max_age_s = s->config.max_age_s,
+			.unresponsive_s = s->config.unresponsive_after_s,
+			.keep_unresponsive = strcmp(s->config.unresponsive, "keep") == 0 },
 		.authority = tls_authority_certificate(s->authority),
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
 	s->secrets = secret_book_new(s->loop, s->store, s->prepared.seed);
 	memcpy(books.seed, s->prepared.seed, sizeof books.seed);
 	s->sandboxes = sandbox_book_new(&books);
-	return open_outward(s, e);
+	r = open_executions(s, e);
+	return r < 0 ? r : open_outward(s, e);
 }
 
 /* Those whose programs this host lacks as well: they may be installed at any time, and until then
@@ -339,8 +456,12 @@ static int wire(struct server *s, struct err *e)
 {
 	struct api_config api = { .domain = s->prepared.domain,
 		.max_timeout_s = s->config.max_timeout_s };
-	int r = open_books(s, e);
+	int r;
 
+	name_node(s);
+	r = open_books(s, e);
+	if (r >= 0)
+		r = watch_new(s->loop, s->store, &s->config, s->node_id, &s->watch, e);
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGTERM, on_stop_signal, s, e);
 	if (r >= 0)
@@ -349,18 +470,22 @@ static int wire(struct server *s, struct err *e)
 		r = renew_on_signal(s->renew, s->loop, e);
 	if (r < 0)
 		return r;
-	name_node(s);
 	api.node_id = s->node_id;
 	api.admin_token = s->prepared.admin_token[0] ? s->prepared.admin_token : NULL;
 	api.store = s->store;
+	api.loop = s->loop;
+	api.events = s->events;
 	api.access = s->access;
 	api.secrets = s->secrets;
 	api.volumes = s->volumes;
 	api.sandboxes = s->sandboxes;
+	api.executions = s->executions;
 	api.templates = s->templates;
 	api.egress = outward_egress(s->outward);
+	api.runtimes = &s->runtimes;
+	watch_tell_api(s->watch, &api);
 	s->api = api_new(&api);
-	s->edge = edge_new(s->sandboxes);
+	s->edge = edge_new(s->loop, s->sandboxes);
 	return 0;
 }
 
@@ -368,12 +493,16 @@ static int wire(struct server *s, struct err *e)
 static void server_done(struct server *s)
 {
 	loop_timer_cancel(&s->trim);
+	if (s->watch)
+		watch_close(s->watch);
 	s->tls = tls_server_free(s->tls);
 	s->http = http_server_free(s->http);
 	s->renew = renew_free(s->renew);
 	s->edge = edge_free(s->edge);
 	s->api = api_free(s->api);
+	s->watch = watch_free(s->watch);
 	s->outward = outward_free(s->outward);
+	s->executions = execution_book_free(s->executions);
 	s->sandboxes = sandbox_book_free(s->sandboxes);
 	s->volumes = volume_book_free(s->volumes);
 	close_fdp(&s->volumes_fd);
@@ -428,6 +557,7 @@ static int serve(struct server *s, struct err *e)
 
 	s->keeper = s->config.no_restart || geteuid() != 0 ? 0 : keep_serving();
 	crash_arm(getenv(CRASH_VARIABLE));
+	fault_arm(getenv(FAULT_VARIABLE));
 	r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
 
 	if (r >= 0)
@@ -446,7 +576,7 @@ static int serve(struct server *s, struct err *e)
 	loop_timer_init(&s->trim, s->loop, on_trim, s);
 	on_trim(s);
 	runtime_on_lost(s->runtime, on_warden_lost, s);
-	sandbox_reconcile(s->sandboxes, reconciled, s);
+	sandbox_reconcile(s->sandboxes, sandboxes_reconciled, s);
 	return loop_run(s->loop, e);
 }
 
@@ -460,7 +590,9 @@ int server_main(int argc, char **argv)
 		(void)fprintf(stderr, "atoll: %s\n", e.msg);
 		return 2;
 	}
+	config_hide_env(environ);
 	log_init(level_of(s.config.log_level), STDERR_FILENO);
+	log_set_format(log_format_find(str_of(s.config.log_format)));
 	confine_memory();
 	(void)umask(022); /* whatever root's is: the data directory's modes are ours */
 	s.on_terminal = isatty(STDOUT_FILENO);

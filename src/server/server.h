@@ -5,8 +5,27 @@
  * before a byte from outside is read. */
 #pragma once
 
+#include "store/store.h"
+
 /* argv[0] is "serve". Returns the exit code. */
 int server_main(int argc, char **argv);
+
+/* `atoll db`: on the database that `serve` would use with the same words, without a server. */
+enum server_db {
+	SERVER_DB_CHECK,
+	SERVER_DB_COPY,
+	SERVER_DB_EXPORT,
+	SERVER_DB_IMPORT,
+	SERVER_DB_MIGRATE,
+};
+struct server_db_request {
+	enum server_db what;
+	const char *data, *config, *database, *password_file; /* NULL: as `serve` has it */
+	const char *file;                                     /* of export and import */
+	const char *to;                                       /* of copy: a URL */
+	bool replace;                                         /* what is in the way of rows */
+};
+int server_db(const struct server_db_request *request, struct store_report *ret, struct err *e);
 
 /* What `atoll serve` can be told, once for all who must know: flags, ATOLL_ variables and the
  * --config file are read by these rows, and help, completions and manual page are made of them.
@@ -15,8 +34,20 @@ int server_main(int argc, char **argv);
 #define SERVER_OPTIONS(ROW, FLAG)                                                                 \
 	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                           \
 		"holds the operator's token: opens /nodes and /admin")                            \
+	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                     \
+		"the most of one artifact; of a run four times that (default: 100)")              \
+	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",                \
+		"how long artifacts are kept (default: 86400)")                                   \
+	ROW(ceilings, "ceilings", STR, 0, 1024, "NAME=N,...",                                     \
+		"the most a sandbox or team may have: memoryMB=4096,snapshots=50")                \
 	FLAG("config", "FILE", "TOML with the same names, _ for -")                               \
 	ROW(data, "data", STR, 0, 4096, "DIR", "where everything is kept (default: atoll-data)")  \
+	ROW(database, "database", STR, 0, 4096, "URL",                                            \
+		"sqlite:PATH or postgresql://... (default: in --data)")                           \
+	ROW(database_password_file, "database-password-file", STR, 0, 4096, "FILE",               \
+		"PostgreSQL's password; only root need be able to read it")                       \
+	ROW(default_limits, "default-limits", STR, 0, 1024, "NAME=N,...",                         \
+		"of sandboxes whose template says nothing: memoryMB=2048")                        \
 	ROW(disk_mb, "disk-mb", INT, 64, 1 << 24, "N",                                            \
 		"disk of sandboxes prepared ahead (default: 10240)")                              \
 	ROW(dns_server, "dns-server", STR, 0, 256, "ADDRESS[:PORT],...",                          \
@@ -25,16 +56,35 @@ int server_main(int argc, char **argv);
 		"behind PORT-ID. in sandbox addresses (default: localhost:PORT)")                 \
 	ROW(listen, "listen", STR, 0, 256, "HOST:PORT",                                           \
 		"the one port; 0 picks one (default: 127.0.0.1:3000)")                            \
+	ROW(log_format, "log-format", STR, 0, 16, "FORMAT",                                       \
+		"logfmt, json or text (default: logfmt)")                                         \
 	ROW(log_level, "log-level", STR, 0, 16, "LEVEL",                                          \
 		"error, warn, info or debug (default: info)")                                     \
+	ROW(max_age, "max-age", INT, 0, 31536000, "SECONDS",                                      \
+		"older sandboxes of /api/v1 are ended (default: 86400; 0: never)")                \
 	ROW(max_sandboxes, "max-sandboxes", INT, 1, 4000, "N", "running at once (default: 1000)") \
 	ROW(max_timeout, "max-timeout", INT, 1, 31536000, "SECONDS",                              \
 		"a sandbox may live (default: 86400)")                                            \
+	ROW(metrics_open, "metrics-open", BOOL, 0, 0, NULL,                                       \
+		"show /api/v1/metrics to everybody, without a key")                               \
 	ROW(network, "network", STR, 0, 64, "CIDR|none",                                          \
 		"addresses of sandboxes (default: 10.199.0.0/16)")                                \
 	ROW(no_restart, "no-restart", BOOL, 0, 0, NULL,                                           \
 		"after a crash stay down (default: start again; sandboxes live on)")              \
+	ROW(output_retention, "output-retention", INT, 1, 31536000, "SECONDS",                    \
+		"how long what commands printed is kept (default: 604800)")                       \
 	ROW(pool, "pool", INT, 0, 1024, "N", "sandboxes prepared ahead (default: 16)")            \
+	ROW(price_currency, "price-currency", STR, 0, 7, "NAME", "of the prices (default: USD)")  \
+	ROW(price_disk_gib_hour, "price-disk-gib-hour", STR, 0, 32, "AMOUNT",                     \
+		"what a GiB of a sandbox's disk costs an hour")                                   \
+	ROW(price_egress_gib, "price-egress-gib", STR, 0, 32, "AMOUNT",                           \
+		"what a GiB that a sandbox sends costs")                                          \
+	ROW(price_memory_gib_hour, "price-memory-gib-hour", STR, 0, 32, "AMOUNT",                 \
+		"what a GiB of a sandbox's memory costs an hour")                                 \
+	ROW(price_vcpu_hour, "price-vcpu-hour", STR, 0, 32, "AMOUNT",                             \
+		"what a processor of a sandbox costs an hour")                                    \
+	ROW(quota, "quota", STR, 0, 1024, "NAME=N,...",                                           \
+		"a team at once: sandboxes, per_minute, memory_mb, disk_mb")                      \
 	ROW(stop_sandboxes, "stop-sandboxes", BOOL, 0, 0, NULL,                                   \
 		"end all sandboxes when the server stops")                                        \
 	ROW(template_cache, "template-cache", STR, 0, 4096, "DIR",                                \
@@ -42,4 +92,14 @@ int server_main(int argc, char **argv);
 	ROW(tls_cert, "tls-cert", STR, 0, 4096, "FILE",                                           \
 		"serve https: certificate and chain, PEM; SIGHUP rereads")                        \
 	ROW(tls_key, "tls-key", STR, 0, 4096, "FILE",                                             \
-		"its private key, PEM; only root need be able to read it")
+		"its private key, PEM; only root need be able to read it")                        \
+	ROW(trace_endpoint, "trace-endpoint", STR, 0, 2048, "URL",                                \
+		"send traces there, by OTLP over HTTP; /v1/traces is added")                      \
+	ROW(trace_header, "trace-header", STR, 0, 4096, "NAME: VALUE",                            \
+		"with this header; of secrets use the next")                                      \
+	ROW(trace_header_file, "trace-header-file", STR, 0, 4096, "FILE",                         \
+		"with these headers, one a line")                                                 \
+	ROW(unresponsive, "unresponsive", STR, 0, 8, "end|keep",                                  \
+		"what becomes of sandboxes that do not answer (default: end)")                    \
+	ROW(unresponsive_after, "unresponsive-after", INT, 1, 86400, "SECONDS",                   \
+		"how long they have not (default: 300)")

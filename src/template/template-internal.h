@@ -18,6 +18,7 @@ struct template_book {
 	int dir_fd;
 	struct store *store; /* NULL until the tags are loaded */
 	struct list tags;    /* oldest first */
+	struct limit_set defaults;
 };
 
 bool tag_is_known(const struct template_book *book, const char *template_id, struct str name);

@@ -36,6 +36,11 @@ int template_book_new(const char *dir, struct template_book **ret, struct err *e
 	return 0;
 }
 
+void template_set_defaults(struct template_book *book, const struct limit_set *defaults)
+{
+	book->defaults = *defaults;
+}
+
 struct template_book *template_book_free(struct template_book *book)
 {
 	if (!book)
@@ -80,10 +85,14 @@ static void copy_text(char *to, size_t size, struct str from)
 	(void)snprintf(to, size, "%.*s", STR_ARG(from));
 }
 
-static void fill(struct template *t, const char *name, const struct template_toml *toml)
+static void fill(struct template *t, const char *name, const struct template_toml *toml,
+	const struct limit_set *defaults)
 {
 	*t = (struct template){ 0 };
 	limit_set_read(&toml->limits, &t->limits);
+	for (size_t i = 0; i < LIMIT_KINDS; i++)
+		if (!t->limits.v[i])
+			t->limits.v[i] = defaults->v[i];
 	limit_set_default(&t->limits);
 	copy_text(t->name, sizeof t->name, str_of(name));
 	id_of(name, t->id);
@@ -113,7 +122,7 @@ static int load(struct template_book *book, const char *name, struct template *r
 	arena = arena_new(64 << 10);
 	r = toml_decode(arena, buf_str(&text), &toml_shape, &toml, e);
 	if (r >= 0)
-		fill(ret, name, &toml);
+		fill(ret, name, &toml, &book->defaults);
 	(void)arena_free(arena);
 	if (r < 0)
 		return err_wrap(e, -EBADMSG, "template '%s': template.toml", name);

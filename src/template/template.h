@@ -33,6 +33,8 @@ struct template
 
 struct template_book;
 int template_book_new(const char *dir, struct template_book **ret, struct err *e);
+/* What a template gets of what it does not say itself; at start. 0: the usual. */
+void template_set_defaults(struct template_book *book, const struct limit_set *defaults);
 struct template_book *template_book_free(struct template_book *book);
 DEFINE_CLEANUP(struct template_book, template_book_free)
 

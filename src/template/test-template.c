@@ -1,5 +1,6 @@
 #include "template/template.h"
 
+#include "database.h"
 #include "test.h"
 
 static void put(const char *dir, const char *name, const char *toml)
@@ -46,6 +47,28 @@ TEST(a_template_is_found_by_name_and_id_in_every_spelling)
 	(void)dir_remove_tree(AT_FDCWD, dir, &e);
 }
 
+TEST(what_a_template_does_not_say_is_the_servers_default)
+{
+	static const struct limit_set defaults = {
+		.v = { [LIMIT_CPU] = 1, [LIMIT_MEMORY] = 2048 }
+	};
+	char dir[] = "/tmp/atoll-template-XXXXXX";
+	CLEANUP(template_book_freep) struct template_book *book = NULL;
+	struct template t = { 0 };
+	struct err e = { 0 };
+
+	ASSERT(mkdtemp(dir));
+	put(dir, "base", "cpu = 4\n");
+	ASSERT_EQ(template_book_new(dir, &book, &e), 0);
+	template_set_defaults(book, &defaults);
+	ASSERT_EQ(template_find(book, STR("base"), &t, &e), 0);
+	(void)dir_remove_tree(AT_FDCWD, dir, &e);
+	ASSERT_EQ(t.limits.v[LIMIT_CPU], 4);
+	ASSERT_EQ(t.limits.v[LIMIT_MEMORY], 2048);
+	ASSERT_EQ(t.limits.v[LIMIT_SHM], 1024);
+	ASSERT_EQ(t.limits.v[LIMIT_PROCESSES], 4096);
+}
+
 TEST(what_is_wrong_is_said)
 {
 	static const struct {
@@ -82,7 +105,7 @@ TEST(what_is_wrong_is_said)
 }
 
 struct tagging { /* a book with one template, and a store for its tags */
-	char dir[40], url[64];
+	char dir[40], url[256];
 	struct loop *loop;
 	struct store *store;
 	struct template_book *book;
@@ -97,7 +120,7 @@ static int tagging_open(struct tagging *s, struct err *e)
 	if (!mkdtemp(s->dir))
 		return -errno;
 	put(s->dir, "base", NULL);
-	(void)snprintf(s->url, sizeof s->url, "sqlite:%s/t.db", s->dir);
+	(void)database_url(s->dir, s->url, sizeof s->url);
 	r = loop_new(&s->loop, e);
 	if (r >= 0)
 		r = store_open(s->loop, s->url, &s->store, e);

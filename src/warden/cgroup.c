@@ -284,24 +284,34 @@ bool cgroup_kill(const struct cgroups *cg, const char *key)
 	       write_value(cg->unified_fd, key, "cgroup.kill", "1", NULL) >= 0;
 }
 
-/* A line `counter N` of a file of the memory controller; 0 where there is none. */
-static int64_t memory_counter(const struct cgroups *cg, const char *key, const char *file,
-	struct str counter)
+/* A line `counter N` of a file; 0 where there is none. */
+static int64_t read_counter(int fd, const char *key, const char *file, struct str counter)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(16384);
 	struct str rest, line, word;
 	int64_t count = 0;
 	char name[96];
-	int fd = cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_MEMORY];
 
 	(void)snprintf(name, sizeof name, "%s/%s", key, file);
-	if (file_read(fd, name, &text, NULL) < 0)
+	if (fd < 0 || file_read(fd, name, &text, NULL) < 0)
 		return 0;
 	rest = buf_str(&text);
 	while (str_split(&rest, '\n', &line))
 		if (str_split(&line, ' ', &word) && str_eq(word, counter))
 			(void)str_to_int(line, 0, INT64_MAX, &count);
 	return count;
+}
+
+static int64_t memory_counter(const struct cgroups *cg, const char *key, const char *file,
+	struct str counter)
+{
+	return read_counter(cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_MEMORY], key,
+		file, counter);
+}
+
+int64_t cgroup_cpu_us(const struct cgroups *cg, const char *key)
+{
+	return read_counter(cg->unified_fd, key, "cpu.stat", STR("usage_usec"));
 }
 
 int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)

@@ -51,6 +51,8 @@ int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits 
 bool cgroup_kill(const struct cgroups *cg, const char *key);
 /* How often the kernel killed in it because memory ran out. */
 int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key);
+/* Processor time that it has used, in µs; 0 where there is no unified hierarchy to ask. */
+int64_t cgroup_cpu_us(const struct cgroups *cg, const char *key);
 /* What it has written to files and the kernel has not put on disk yet. */
 int64_t cgroup_dirty_bytes(const struct cgroups *cg, const char *key);
 /* 0 when none of its directories is left, -EBUSY while the kernel still holds one. */

@@ -124,6 +124,9 @@ static void dispatch(struct warden *w, const struct warden_message *m, const int
 	case WARDEN_DENIALS:
 		sandbox_denials(w, q);
 		break;
+	case WARDEN_USAGE:
+		sandbox_usage(w, q);
+		break;
 	}
 }
 

@@ -14,6 +14,7 @@
 enum {
 	STOP_DEADLINE_MS = 2000,
 	LOOK_AGAIN_US = 20,
+	BLOCK_BYTES = 512, /* of st_blocks */
 };
 
 /* Other sandboxes' mounts and sockets must not live on in this copy of the warden. */
@@ -119,6 +120,13 @@ static int copy_live(const struct copy_order *o, struct copy_report *report, str
 	return r;
 }
 
+static uint64_t allocated_bytes(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * BLOCK_BYTES;
+}
+
 _Noreturn void copier_child_main(const struct copy_order *o, struct copy_report *report)
 {
 	int64_t from_us = time_now_us();
@@ -134,6 +142,7 @@ _Noreturn void copier_child_main(const struct copy_order *o, struct copy_report 
 		r = err_sys(&e, -errno, "write the copy out");
 	if (r >= 0 && o->saved_fd >= 0)
 		r = saved_finish(o->saved_fd, o->name, &e);
+	report->bytes = allocated_bytes(o->to_fd);
 	report->total_us = time_now_us() - from_us;
 	report->e = r < 0 ? e : (struct err){ 0 };
 	_exit(0);

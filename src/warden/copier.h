@@ -29,6 +29,7 @@ void copy_order_done(struct copy_order *order); /* closes all */
 struct copy_report {
 	struct err e;               /* code 0: done */
 	int64_t still_us, total_us; /* how long the sandbox stood still, and all of it */
+	uint64_t bytes;             /* that the copy takes, shared with others or not */
 	bool has_lost_writes;       /* of the sandbox: below its disk there was no room for them */
 };
 typedef void (*copier_fn)(void *arg, const struct copy_report *report);

@@ -1,4 +1,5 @@
 #include "warden/disk.h"
+#include "warden/blank.h"
 #include "warden/copy.h"
 #include "warden/loopdev.h"
 #include "warden/pool.h"
@@ -15,162 +16,13 @@ enum {
 	MIB = 1 << 20,
 	RESERVE_MIB = 128, /* a full disk below the pool would end every sandbox in it */
 	SHUTDOWN_WITHOUT_FLUSH = 2,
-	MAX_BLANKS = 32,
-	SEED_VERSION = 2, /* part of a blank's name: raise it when what mkfs is told changes */
+	REMOVE_US = 10000, /* of a turn of the loop, for a directory that somebody has filled */
 };
 
 /* The kernel's own name for it is in no header for programs. */
 #define EXT4_SHUTDOWN _IOR('X', 125, uint32_t)
 
-#define IMAGE_SUFFIX ".ext4"
 #define DIR_SUFFIX ".dir"
-#define BLANK_PREFIX "blank-"
-
-static const char hosts_text[] = "127.0.0.1\tlocalhost\n"
-				 "127.0.1.1\tatoll\n"
-				 "::1\tlocalhost ip6-localhost ip6-loopback\n";
-
-static int write_new(int dir_fd, const char *name, struct str text, struct err *e)
-{
-	return file_replace(dir_fd, name, text, 0644, e);
-}
-
-/* upper/ and work/ as every sandbox begins with them. */
-static int fill_layer(const struct disk *disk, int dir_fd, struct err *e)
-{
-	cleanup_close int etc = -EBADF;
-	int r = dir_make(dir_fd, "upper", 0755, e);
-
-	if (r >= 0)
-		r = dir_make(dir_fd, "work", 0755, e);
-	if (r >= 0)
-		r = dir_make(dir_fd, "upper/etc", 0755, e);
-	if (r < 0)
-		return r;
-	etc = openat(dir_fd, "upper/etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (etc < 0)
-		return err_sys(e, -errno, "open upper/etc");
-	r = write_new(etc, "hosts", str_of(hosts_text), e);
-	if (r >= 0)
-		r = write_new(etc, "hostname", STR("atoll\n"), e);
-	if (r >= 0)
-		r = write_new(etc, "resolv.conf", str_of(disk->resolv_conf), e);
-	return r;
-}
-
-static int make_layer(const struct disk *disk, const char *name, int *ret_fd, struct err *e)
-{
-	cleanup_close int fd = -EBADF;
-	int r = dir_remove_tree(disk->dir_fd, name, e);
-
-	if (r >= 0)
-		r = dir_make(disk->dir_fd, name, 0755, e);
-	if (r < 0)
-		return r;
-	fd = openat(disk->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, -errno, "open %s", name);
-	r = fill_layer(disk, fd, e);
-	if (r >= 0 && ret_fd)
-		*ret_fd = TAKE_FD(fd);
-	return r;
-}
-
-/* What a blank was made from, so that a changed resolv.conf makes a new one. */
-static uint32_t seed_hash(const struct disk *disk)
-{
-	uint8_t digest[SHA256_SIZE];
-	char text[sizeof disk->resolv_conf + sizeof hosts_text + 32];
-	uint32_t hash;
-	int n = snprintf(text, sizeof text, "%d\n%s\n%s", SEED_VERSION, hosts_text,
-		disk->resolv_conf);
-
-	sha256(text, (size_t)n, digest);
-	memcpy(&hash, digest, sizeof hash);
-	return hash;
-}
-
-static uint64_t mib_of(struct disk_size size)
-{
-	return (size.bytes + MIB - 1) / MIB;
-}
-
-static int make_blank(const struct disk *disk, const char *name, struct disk_size size,
-	struct err *e)
-{
-	uint64_t mib = mib_of(size);
-	char inodes[24];
-	/* A small journal: without one, ext4 becomes slow after mass deletes. All tables together
-	 * at the front, not written ahead, and no backups of what nobody will ever repair: a blank
-	 * of 10 GiB is 140 KiB in four pieces, which is what every sandbox pays for. */
-	static const char extended[] = "lazy_itable_init=1,lazy_journal_init=1,nodiscard,"
-				       "packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0";
-	const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-J",
-		"size=4", "-G", "4096", "-O", "sparse_super2,^resize_inode", "-E", extended, "-d",
-		".seed", size.inodes ? "-N" : ".blank", size.inodes ? inodes : NULL, ".blank",
-		NULL };
-	cleanup_close int fd = -EBADF;
-	int r = make_layer(disk, ".seed", NULL, e);
-
-	if (r < 0)
-		return r;
-	(void)snprintf(inodes, sizeof inodes, "%" PRIu64, size.inodes);
-	(void)unlinkat(disk->dir_fd, ".blank", 0);
-	fd = openat(disk->dir_fd, ".blank", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0 || ftruncate(fd, (off_t)(mib * MIB)) < 0)
-		return err_sys(e, -errno, "make a blank image of %" PRIu64 " MiB", mib);
-	r = run_program(argv, STR_NONE, disk->dir_fd, e);
-	(void)dir_remove_tree(disk->dir_fd, ".seed", NULL);
-	if (r < 0)
-		return err_wrap(e, r, "blank disk image (needs e2fsprogs)");
-	if (renameat(disk->dir_fd, ".blank", disk->dir_fd, name) < 0)
-		return err_sys(e, -errno, "name the blank image");
-	return 0;
-}
-
-/* Sizes come from requests: a few blanks are kept, and the one made longest ago goes. A copy does
- * not need what it was copied from. */
-static void trim_blanks(const struct disk *disk)
-{
-	int fd = openat(disk->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	char oldest[NAME_MAX + 1] = "";
-	struct timespec at = { 0 };
-	struct dirent *entry;
-	struct stat st;
-
-	while (dir && (entry = readdir(dir))) {
-		if (!str_has_prefix(str_of(entry->d_name), STR(BLANK_PREFIX)) ||
-			fstatat(disk->dir_fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			continue;
-		if (n++ == 0 || st.st_mtim.tv_sec < at.tv_sec) {
-			at = st.st_mtim;
-			(void)snprintf(oldest, sizeof oldest, "%s", entry->d_name);
-		}
-	}
-	if (dir)
-		(void)closedir(dir);
-	if (n > MAX_BLANKS)
-		(void)unlinkat(disk->dir_fd, oldest, 0);
-}
-
-static int open_blank(const struct disk *disk, struct disk_size size, struct err *e)
-{
-	char name[80];
-	int fd, r;
-
-	(void)snprintf(name, sizeof name, BLANK_PREFIX "%" PRIu64 "-%" PRIu64 "-%08x" IMAGE_SUFFIX,
-		mib_of(size), size.inodes, seed_hash(disk));
-	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0)
-		return fd;
-	r = make_blank(disk, name, size, e);
-	if (r < 0)
-		return r;
-	trim_blanks(disk);
-	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? err_sys(e, -errno, "open %s", name) : fd;
-}
 
 static bool ends_in(struct str s, struct str suffix, struct str *ret_stem)
 {
@@ -196,7 +48,8 @@ static void name_image(int dir_fd, const char *key, bool file, struct image *ret
 {
 	*ret = (struct image)IMAGE_INIT;
 	ret->dir_fd = dir_fd;
-	(void)snprintf(ret->name, sizeof ret->name, "%s%s", key, file ? IMAGE_SUFFIX : DIR_SUFFIX);
+	(void)snprintf(ret->name, sizeof ret->name, "%s%s", key,
+		file ? DISK_IMAGE_SUFFIX : DIR_SUFFIX);
 }
 
 static bool has_image(const struct image *image)
@@ -252,9 +105,9 @@ int disk_copy(struct disk *disk, const char *key, struct disk_size size, struct 
 
 	if (!disk_has_images(disk)) {
 		name_image(disk->dir_fd, key, false, ret);
-		return make_layer(disk, ret->name, NULL, e);
+		return layer_make(disk, ret->name, e);
 	}
-	from = open_blank(disk, size, e);
+	from = blank_open(disk, size, e);
 	if (from < 0)
 		return from;
 	to = disk_begin(disk, key, ret, e);
@@ -285,9 +138,13 @@ static int mount_ext4(int loop, int *ret, struct err *e)
 
 int disk_prepare(struct disk *disk, struct disk_size size, struct err *e)
 {
-	cleanup_close int fd = disk_has_images(disk) ? open_blank(disk, size, e) : -EBADF;
+	disk->usual_size = size;
+	return disk_has_images(disk) ? blank_prepare(disk, e) : 0;
+}
 
-	return disk_has_images(disk) && fd < 0 ? fd : 0;
+bool disk_is_prepared(const struct disk *disk, struct disk_size size)
+{
+	return !disk_has_images(disk) || blank_exists(disk, size);
 }
 
 static int open_image(const struct image *image, struct err *e)
@@ -400,8 +257,11 @@ int disk_remove(struct image *image)
 	disk_let_go(image);
 	if (!image->name[0])
 		return 0;
-	if (is_dir(image))
-		return dir_remove_tree(image->dir_fd, image->name, NULL) < 0 ? -EBUSY : 0;
+	if (is_dir(image)) {
+		int r = dir_remove_some(image->dir_fd, image->name, time_now_us() + REMOVE_US);
+
+		return r < 0 && r != -EAGAIN ? -EBUSY : r;
+	}
 	disk_unlink(image);
 	return image->loop >= 0 && loopdev_is_attached(image->loop, image->name) ? -EBUSY : 0;
 }
@@ -416,8 +276,8 @@ static void each_in(int dir_fd, void (*fn)(void *arg, const char *key), void *ar
 		struct str name = str_of(entry->d_name), stem;
 		char key[64];
 
-		if (str_has_prefix(name, STR(BLANK_PREFIX)) ||
-			(!ends_in(name, STR(IMAGE_SUFFIX), &stem) &&
+		if (str_has_prefix(name, STR(DISK_BLANK_PREFIX)) ||
+			(!ends_in(name, STR(DISK_IMAGE_SUFFIX), &stem) &&
 				!ends_in(name, STR(DIR_SUFFIX), &stem)))
 			continue;
 		if (snprintf(key, sizeof key, "%.*s", STR_ARG(stem)) < (int)sizeof key)
@@ -432,26 +292,6 @@ void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), 
 	each_in(disk->host_fd, fn, arg);
 	if (disk->dir_fd != disk->host_fd)
 		each_in(disk->dir_fd, fn, arg);
-}
-
-/* Blanks made for another resolv.conf, or by another version. */
-static void remove_old_blanks(const struct disk *disk)
-{
-	int fd = openat(disk->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-	char current[32];
-
-	(void)snprintf(current, sizeof current, "-%08x" IMAGE_SUFFIX, seed_hash(disk));
-	while (dir && (entry = readdir(dir))) {
-		struct str name = str_of(entry->d_name), stem;
-
-		if (str_has_prefix(name, STR(BLANK_PREFIX)) &&
-			!ends_in(name, str_of(current), &stem))
-			(void)unlinkat(disk->dir_fd, entry->d_name, 0);
-	}
-	if (dir)
-		(void)closedir(dir);
 }
 
 /* Images by reference if there is any way. A pool that is there and cannot be used is no reason to
@@ -492,7 +332,7 @@ int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
 	if (r < 0)
 		return r;
 	net_resolv_conf(net, disk->resolv_conf);
-	remove_old_blanks(disk);
+	blank_tidy(disk);
 	return 0;
 }
 

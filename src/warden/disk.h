@@ -2,28 +2,18 @@
  * detached, so that nothing of it is visible on the host and all of it goes with its last user. The
  * size of the image is the hard limit, and deleting it is one unlink.
  *
- * Images are copies of a blank one, made once per size, which already holds upper/ with the files
- * that every sandbox gets (hosts, hostname, resolv.conf) and work/, or of one that was saved. They
- * lie in the data directory where its file system copies by reference, else in a pool that does
- * (pool.h), else in the data directory all the same, where copies take their time. Where the host
- * has no loop devices a plain directory takes the image's place: it works, without a limit. */
+ * Images are copies of a blank one of their size (blank.h), which already holds upper/ with the
+ * files that every sandbox gets (hosts, hostname, resolv.conf) and work/, or of one that was saved.
+ * They lie in the data directory where its file system copies by reference, else in a pool that
+ * does (pool.h), else in the data directory all the same, where copies take their time. Where the
+ * host has no loop devices a plain directory takes the image's place: it works, without a limit. */
 #pragma once
 
 #include "base/base.h"
 #include "warden/net.h"
 
-struct disk {
-	int dir_fd;     /* where images are made: DATA/images or the pool */
-	int host_fd;    /* DATA/images: what an earlier warden made may be here */
-	int control_fd; /* /dev/loop-control, or -EBADF: plain directories */
-	bool no_direct_io;
-	struct err slow; /* why images are not copied by reference; code 0: they are */
-	char resolv_conf[NET_CONF_SIZE];
-};
-#define DISK_INIT                                                         \
-	{                                                                 \
-		.dir_fd = -EBADF, .host_fd = -EBADF, .control_fd = -EBADF \
-	}
+#define DISK_IMAGE_SUFFIX ".ext4"
+#define DISK_BLANK_PREFIX "blank-"
 
 struct disk_size {
 	uint64_t bytes;
@@ -33,6 +23,20 @@ static inline bool disk_size_eq(struct disk_size a, struct disk_size b)
 {
 	return a.bytes == b.bytes && a.inodes == b.inodes;
 }
+
+struct disk {
+	int dir_fd;     /* where images are made: DATA/images or the pool */
+	int host_fd;    /* DATA/images: what an earlier warden made may be here */
+	int control_fd; /* /dev/loop-control, or -EBADF: plain directories */
+	bool no_direct_io;
+	struct err slow; /* why images are not copied by reference; code 0: they are */
+	char resolv_conf[NET_CONF_SIZE];
+	struct disk_size usual_size;
+};
+#define DISK_INIT                                                         \
+	{                                                                 \
+		.dir_fd = -EBADF, .host_fd = -EBADF, .control_fd = -EBADF \
+	}
 
 struct image {
 	char name[64]; /* empty: none */
@@ -53,8 +57,10 @@ int disk_open(struct disk *disk, int take_dir_fd, bool plain, bool no_pool,
 void disk_close(struct disk *disk);
 bool disk_has_images(const struct disk *disk); /* else plain directories */
 
-/* Makes the blank image of that size, if there is none yet. */
+/* From now on this is the usual size: its blank image is made, if there is none yet, and stays. */
 int disk_prepare(struct disk *disk, struct disk_size size, struct err *e);
+/* Whether images of that size can be made at once: others' blanks are made first, see blank.h. */
+bool disk_is_prepared(const struct disk *disk, struct disk_size size);
 /* -ENOSPC when the host's disk is so full that one more sandbox would harm the others. */
 int disk_check_room(const struct disk *disk, struct err *e);
 /* Makes an empty image for the key, to be copied into: the descriptor. */
@@ -80,7 +86,8 @@ void disk_let_go(struct image *image);
 void disk_find(const struct disk *disk, const char *key, struct image *ret);
 /* Takes the name away, as a first step of removing. */
 void disk_unlink(const struct image *image);
-/* Removes it. -EBUSY while the kernel still holds its loop device. */
+/* Removes it. -EBUSY while the kernel still holds its loop device; -EAGAIN: a large directory, of
+ * which some is left. */
 int disk_remove(struct image *image);
 /* Every image of an earlier warden, by key. */
 void disk_each(const struct disk *disk, void (*fn)(void *arg, const char *key), void *arg);

@@ -85,11 +85,17 @@ static const char *remove_objects(struct slot *slot)
 {
 	const struct warden *w = slot->w;
 	const char *left = NULL;
+	int r;
 
 	if (slot->key[0] && cgroup_remove(&w->cgroups, slot->key) < 0)
 		left = "a cgroup";
-	if (disk_remove(&slot->image) < 0)
+	r = disk_remove(&slot->image);
+	if (r < 0)
 		left = "its disk image";
+	if (r == -EAGAIN) { /* not stuck: it takes as long as it takes */
+		slot->pause_ms = FIRST_PAUSE_MS;
+		slot->deadline_ms = loop_now_ms(w->loop) + REMOVE_DEADLINE_MS;
+	}
 	/* The kernel removes the interface with the namespace, some time later. Only one who leaves
 	 * must know: the firewall table goes with the last interface. */
 	if (w->leaving && slot->number && w->network.enabled && net_index(slot->number))
@@ -115,7 +121,7 @@ static void try_remove(void *arg)
 	if (left) {
 		(void)err_set(&why, -EBUSY, "the kernel does not let go of %s of sandbox '%s'",
 			left, slot->id);
-		log_error("slot.stuck", "slot=%s sandbox=%s err=%s", slot->key, slot->id,
+		log_error("slot.stuck", "slot=%s sandbox_id=%s err=%s", slot->key, slot->id,
 			log_quote(str_of(why.msg)));
 	}
 	slot_gone(slot, &why);
@@ -163,7 +169,7 @@ static void describe_end(struct slot *slot, int status)
 		(void)err_set(&slot->why, -ENOMEM,
 			"the sandbox reached its memory limit and the kernel ended it");
 	else if (status >= 0 && WIFSIGNALED(status))
-		(void)err_set(&slot->why, -ECONNABORTED, "the guest was killed by signal %d",
+		(void)err_set(&slot->why, -EOWNERDEAD, "the guest was killed by signal %d",
 			WTERMSIG(status));
 	else if (status >= 0)
 		(void)err_set(&slot->why, -ECONNABORTED, "the guest exited with status %d",
@@ -199,7 +205,7 @@ static void on_exit_event(void *arg, uint32_t events)
 	if (slot->state == SLOT_RUNNING) {
 		struct err why = slot->why;
 
-		log_info("sandbox.exited", "sandbox=%s err=%s", slot->id,
+		log_info("sandbox.exited", "sandbox_id=%s err=%s", slot->id,
 			log_quote(str_of(why.msg)));
 		control_tell(slot->w,
 			&(struct warden_reply){ .kind = WARDEN_EXITED,
@@ -209,6 +215,7 @@ static void on_exit_event(void *arg, uint32_t events)
 	} else if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) {
 		log_warn("slot.died", "slot=%s err=%s", slot->key,
 			log_quote(str_of(slot->why.msg)));
+		refill_back_off(slot->w);
 	}
 	if (slot->w->making == slot)
 		slot->w->making = NULL;
@@ -223,11 +230,12 @@ static void booted(struct slot *slot)
 	CRASH_POINT("warden.create.ready");
 	slot->state = SLOT_RUNNING;
 	slot->create_pending = false;
+	slot->w->refill_pause_ms = 0;
 	loop_timer_cancel(&slot->timer);
 	loop_io_remove(&slot->guest_io);
 	(void)close(TAKE_FD(slot->guest_fd));
-	log_debug("sandbox.created", "sandbox=%s slot=%s cold=%d us=%" PRId64, slot->id, slot->key,
-		slot->cold, time_now_us() - slot->created_us);
+	log_debug("sandbox.created", "sandbox_id=%s slot=%s cold=%d us=%" PRId64, slot->id,
+		slot->key, slot->cold, time_now_us() - slot->created_us);
 	control_reply(slot->w, WARDEN_REPLY, slot->create_tag, slot->id, &fine, NULL, 0);
 }
 
@@ -326,6 +334,8 @@ void slot_end(struct slot *slot, const struct err *why)
 		return;
 	if (slot->w->making == slot)
 		slot->w->making = NULL;
+	if ((slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) && why->code != -ECANCELED)
+		refill_back_off(slot->w);
 	slot->state = SLOT_ENDING;
 	slot->ended_us = time_now_us();
 	slot->why = *why;

@@ -1,6 +1,7 @@
 #include "warden/net.h"
 #include "warden/netlink.h"
 #include "warden/host.h"
+#include "warden/tracks.h"
 
 #include <arpa/inet.h>
 #include <linux/if_link.h>
@@ -110,6 +111,48 @@ static int hold_table(struct network *net, struct err *e)
 	return err_set(e, -EBUSY, TABLE_LOCK " is held by another program");
 }
 
+static void wear(struct network *net, int number)
+{
+	net->worn[number / 8] |= (uint8_t)(1 << number % 8);
+}
+
+static void wear_source(void *arg, uint32_t address)
+{
+	struct network *net = arg;
+	uint32_t number = (address - net->base) / 2;
+
+	if (address > net->base && number > 0 && number <= (uint32_t)net->max_number)
+		wear(net, (int)number);
+}
+
+/* Sandboxes of earlier days may have connections that the kernel remembers. A kernel that cannot be
+ * asked is no reason to stop: it is said, once. */
+static void open_tracks(struct network *net)
+{
+	struct err e = { 0 };
+	int r = tracks_open(&net->tracks_fd, &e);
+
+	if (r >= 0)
+		r = tracks_each(net->tracks_fd, wear_source, net);
+	if (r >= 0)
+		return;
+	close_fdp(&net->tracks_fd);
+	net->tracks_fd = -EBADF;
+	log_warn("net.remembers",
+		"err=\"%s\" why=\"what is still sent to a sandbox that ended may come "
+		"to the one that has its address next\"",
+		strerrordesc_np(-r));
+}
+
+/* Nobody has the address now, so nothing is remembered anew before the next one has it. */
+static void forget_former(struct network *net, int number)
+{
+	if (net->tracks_fd < 0 || (!net->is_shared && !(net->worn[number / 8] >> number % 8 & 1)))
+		return;
+	if (tracks_forget(net->tracks_fd, net_address(net, number)) >= 0)
+		net->worn[number / 8] &= (uint8_t) ~(1 << number % 8);
+}
+
 int net_open(struct network *net, struct err *e)
 {
 	int r = open_own(net, e);
@@ -121,6 +164,8 @@ int net_open(struct network *net, struct err *e)
 		r = net_apply_rules(e);
 	if (r >= 0)
 		r = file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_forward", STR("1"), e);
+	if (r >= 0)
+		open_tracks(net);
 	return r;
 }
 
@@ -154,7 +199,8 @@ void net_close(struct network *net)
 	close_fdp(&net->rtnl_fd);
 	close_fdp(&net->own_ns_fd);
 	close_fdp(&net->table_fd);
-	net->rtnl_fd = net->own_ns_fd = net->table_fd = -EBADF;
+	close_fdp(&net->tracks_fd);
+	net->rtnl_fd = net->own_ns_fd = net->table_fd = net->tracks_fd = -EBADF;
 }
 
 /* Runs the batch of a namespace in that namespace. Failing to come back would leave the warden in a
@@ -308,8 +354,10 @@ void net_adopt(struct network *net, int number)
 
 void net_release(struct network *net, int number)
 {
-	if (number > 0)
-		net->used[number / 8] &= (uint8_t) ~(1 << number % 8);
+	if (number <= 0)
+		return;
+	net->used[number / 8] &= (uint8_t) ~(1 << number % 8);
+	wear(net, number);
 }
 
 /* Numbers go round, since the kernel takes a while to remove the interface of one just released. */
@@ -325,9 +373,13 @@ static int take_number(struct network *net, int ns_fd, int *ret, struct err *e)
 			struct ends x = ends_of(net, number);
 
 			r = make_pair(net, &x, ns_fd);
+			if (r >= 0)
+				forget_former(net, number);
 		}
-		if (r == -EEXIST)
+		if (r == -EEXIST) {
+			net->is_shared = true;
 			continue;
+		}
 		if (r < 0)
 			return err_sys(e, r, "make interface pair %d", number);
 		net_adopt(net, number);
@@ -383,6 +435,30 @@ uint32_t net_index(int number)
 
 	(void)snprintf(name, sizeof name, "atoll%d", number);
 	return if_nametoindex(name);
+}
+
+static void take_received(void *arg, struct str entry)
+{
+	struct str stats = netlink_find(str_from(entry, sizeof(struct ifinfomsg)), IFLA_STATS64);
+	struct rtnl_link_stats64 now = { 0 };
+
+	if (stats.p)
+		memcpy(&now, stats.p, MIN(stats.n, sizeof now));
+	*(uint64_t *)arg = now.rx_bytes;
+}
+
+/* The host's end of the pair has received what the sandbox has sent. */
+uint64_t net_sent_bytes(const struct network *net, int number)
+{
+	struct ifinfomsg head = { .ifi_index = number > 0 ? (int)net_index(number) : 0 };
+	uint8_t data[NETLINK_BATCH_BYTES];
+	struct netlink_batch b = netlink_batch(data, sizeof data);
+	uint64_t bytes = 0;
+
+	if (!net->enabled || head.ifi_index == 0)
+		return 0;
+	netlink_begin(&b, RTM_GETLINK, 0, &head, sizeof head);
+	return netlink_dump(net->rtnl_fd, &b, take_received, &bytes) < 0 ? 0 : bytes;
 }
 
 uint32_t net_address(const struct network *net, int number)

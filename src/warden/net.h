@@ -29,11 +29,14 @@ struct network {
 	int next;       /* where the search for a free number begins */
 	int rtnl_fd, own_ns_fd;
 	int table_fd;                         /* shared lock: somebody needs the table */
+	int tracks_fd;                        /* -EBADF: the kernel cannot be made to forget */
+	bool is_shared;                       /* others on this host have had numbers, too */
 	uint8_t used[NET_MAX_NUMBER / 8 + 1]; /* by this warden */
+	uint8_t worn[NET_MAX_NUMBER / 8 + 1]; /* had by somebody: connections may be remembered */
 };
-#define NETWORK_INIT                                                       \
-	{                                                                  \
-		.rtnl_fd = -EBADF, .own_ns_fd = -EBADF, .table_fd = -EBADF \
+#define NETWORK_INIT                                                                            \
+	{                                                                                       \
+		.rtnl_fd = -EBADF, .own_ns_fd = -EBADF, .table_fd = -EBADF, .tracks_fd = -EBADF \
 	}
 
 /* "10.199.0.0/16", or "none": sandboxes with a loopback only. */
@@ -64,6 +67,8 @@ int net_sockets(const struct network *net, int ns_fd, int ret[NET_SOCKETS], int 
 	struct err *e);
 /* The index of the host's end; 0: there is none (any more). */
 uint32_t net_index(int number);
+/* What the sandbox with this number has sent, whatever became of it. */
+uint64_t net_sent_bytes(const struct network *net, int number);
 /* The sandbox's own address, host byte order; 0: it has none. */
 uint32_t net_address(const struct network *net, int number);
 

@@ -39,8 +39,8 @@ void netlink_raw(struct netlink_batch *b, const void *p, size_t n); /* a header 
 
 /* Sends all and reads every answer; the first refusal is returned. Empties the batch. */
 int netlink_run(int fd, struct netlink_batch *b);
-/* Sends the one message of the batch, which asks for a list (NLM_F_DUMP), and hands every entry on:
- * what follows its header. */
+/* Sends the one message of the batch, which asks for a list (NLM_F_DUMP) or for one thing, and
+ * hands every entry on: what follows its header. */
 typedef void (*netlink_entry_fn)(void *arg, struct str entry);
 int netlink_dump(int fd, struct netlink_batch *b, netlink_entry_fn fn, void *arg);
 /* What one datagram holds, when it came unasked. */

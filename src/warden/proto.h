@@ -37,6 +37,8 @@ enum warden_op {
 	WARDEN_POLICY, /* what it may reach from now on: reach_flags and n_ranges; fd: the ranges */
 	WARDEN_DENIALS, /* answers LISTED for each sandbox that was refused a packet, with their
 			 * number in count, then REPLY */
+	WARDEN_USAGE,   /* answers with what it has used since it was booted: processor time (µs)
+			 * in count, and in bytes what it has sent */
 };
 
 /* What runs a sandbox: namespaces of its own, or a program of the host in the same place. */
@@ -161,7 +163,9 @@ struct warden_reply {
 	uint32_t address;   /* LISTED, NAMED: its own; DENIED: the other one; host byte order */
 	uint16_t port, protocol; /* DENIED */
 	uint32_t engine;         /* LISTED, EXITED: enum warden_engine */
-	uint64_t count;          /* LISTED of DENIALS, CROSSED */
+	uint64_t count;          /* LISTED of DENIALS, CROSSED; REPLY to SAVE: MiB that it takes,
+				  * to USAGE: µs */
+	uint64_t bytes;          /* REPLY to USAGE */
 	uint32_t limit;          /* CROSSED: enum warden_limit */
 	uint32_t zero;
 	char id[WARDEN_ID_SIZE];

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/wait.h>
 
 static int find(const char *program, char *path, size_t size)
@@ -74,7 +75,8 @@ static int wait_for(pid_t pid, const char *program, int out_fd, struct err *e)
 	return err_set(e, -EIO, "%s failed (status %d): %s", program, status, text);
 }
 
-int run_program(const char *const argv[], struct str input, int dir_fd, struct err *e)
+int run_start(const char *const argv[], struct str input, int dir_fd, struct run *ret,
+	struct err *e)
 {
 	cleanup_close int in_fd = memfd_create("input", MFD_CLOEXEC);
 	cleanup_close int out_fd = memfd_create("output", MFD_CLOEXEC);
@@ -94,5 +96,42 @@ int run_program(const char *const argv[], struct str input, int dir_fd, struct e
 	r = start(path, argv, in_fd, out_fd, dir_fd, &pid);
 	if (r < 0)
 		return err_sys(e, r, "run %s", path);
-	return wait_for(pid, argv[0], out_fd, e);
+	*ret = (struct run){ pid, pidfd_open(pid, 0), TAKE_FD(out_fd), argv[0] };
+	if (ret->pid_fd >= 0)
+		return 0;
+	r = err_sys(e, -errno, "watch %s", argv[0]);
+	run_abandon(ret);
+	return r;
+}
+
+static void run_done(struct run *run)
+{
+	close_fdp(&run->pid_fd);
+	close_fdp(&run->out_fd);
+	*run = (struct run)RUN_INIT;
+}
+
+int run_end(struct run *run, struct err *e)
+{
+	int r = wait_for(run->pid, run->program, run->out_fd, e);
+
+	run_done(run);
+	return r;
+}
+
+void run_abandon(struct run *run)
+{
+	if (run->pid > 0) {
+		(void)kill(run->pid, SIGKILL);
+		(void)waitpid(run->pid, NULL, 0);
+	}
+	run_done(run);
+}
+
+int run_program(const char *const argv[], struct str input, int dir_fd, struct err *e)
+{
+	struct run run = RUN_INIT;
+	int r = run_start(argv, input, dir_fd, &run, e);
+
+	return r < 0 ? r : run_end(&run, e);
 }

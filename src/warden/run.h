@@ -1,5 +1,4 @@
-/* run - a host program, run to its end: at start only, or once for a size of disk never seen
- * before. */
+/* run - a host program, run to its end: at start, or beside the loop, which watches for that. */
 #pragma once
 
 #include "base/base.h"
@@ -9,3 +8,19 @@
  * error. -ENOENT: there is no such program. */
 int run_program(const char *const argv[], struct str input, int dir_fd, struct err *e);
 bool run_finds(const char *program);
+
+/* The same without waiting: pid_fd becomes readable when it has ended, and then run_end says how.
+ * argv[0] must stay until then. */
+struct run {
+	pid_t pid;
+	int pid_fd, out_fd;
+	const char *program;
+};
+#define RUN_INIT                                   \
+	{                                          \
+		.pid_fd = -EBADF, .out_fd = -EBADF \
+	}
+int run_start(const char *const argv[], struct str input, int dir_fd, struct run *ret,
+	struct err *e);
+int run_end(struct run *run, struct err *e);
+void run_abandon(struct run *run); /* kills it if it runs; nobody is told */

@@ -54,12 +54,23 @@ static bool is_joining(const struct warden *w)
 	return false;
 }
 
+/* Of those that die together only the first counts. */
+void refill_back_off(struct warden *w)
+{
+	int64_t now_ms = loop_now_ms(w->loop);
+
+	if (now_ms < w->refill_from_ms)
+		return;
+	w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS), REFILL_MAX_PAUSE_MS);
+	w->refill_from_ms = now_ms + w->refill_pause_ms;
+	log_warn("refill.pause", "ms=%" PRId64, w->refill_pause_ms);
+}
+
 static void refill_failed(struct warden *w, const struct err *e)
 {
 	log_error("slot.failed", "err=%s", log_quote(str_of(e->msg)));
 	slot_end(w->making, e);
-	w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS), REFILL_MAX_PAUSE_MS);
-	loop_timer_set(&w->refill, loop_now_ms(w->loop) + w->refill_pause_ms);
+	loop_timer_set(&w->refill, w->refill_from_ms);
 }
 
 static bool lacks(const struct warden *w, bool bare)
@@ -71,8 +82,12 @@ static bool lacks(const struct warden *w, bool bare)
 	return count_idle(w, bare) < wanted;
 }
 
+/* The blank of a size that was wanted last may be gone again: then one of the usual size is not
+ * in vain either. */
 static void begin_slot(struct warden *w)
 {
+	if (!disk_is_prepared(&w->disk, w->expected.disk_size))
+		w->expected.disk_size = w->disk.usual_size;
 	w->making = slot_new(w, &w->expected);
 	w->making->stays_bare = !lacks(w, false);
 }
@@ -85,6 +100,10 @@ static void refill_step(void *arg)
 
 	if (w->leaving || (!w->making && ((!lacks(w, false) && !lacks(w, true)) || is_joining(w))))
 		return;
+	if (!w->making && loop_now_ms(w->loop) < w->refill_from_ms) {
+		loop_timer_set(&w->refill, w->refill_from_ms);
+		return;
+	}
 	/* Requests on their way need the processors more. */
 	if (is_booting(w)) {
 		loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
@@ -97,10 +116,8 @@ static void refill_step(void *arg)
 		refill_failed(w, &e);
 		return;
 	}
-	if (r == 0) {
+	if (r == 0)
 		w->making = NULL;
-		w->refill_pause_ms = 0;
-	}
 	/* In the next turn: requests and answers that came meanwhile go first. */
 	loop_defer(w->loop, &w->refill_next, refill_step, w);
 }
@@ -298,28 +315,45 @@ void birth_free(struct slot *slot)
 	if (!slot->id[0] && !slot->wanted_id[0] &&
 		map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
 		(void)map_remove(&slot->w->by_id, str_of(birth->message.request.id));
+	blanks_forget(&birth->blank);
 	close_fdp(&birth->settings_fd);
 	tree_done(&birth->tree);
 	free(birth);
 }
 
+/* Its disk is there. */
+static void go_on(struct slot *slot, struct err *e)
+{
+	struct birth *birth = slot->birth;
+	int r = e->code;
+
+	if (r >= 0)
+		r = slot_finish(slot, e);
+	if (r >= 0)
+		r = boot_slot(slot, &birth->message, &birth->tree, birth->settings_fd, e);
+	if (r < 0)
+		slot_end(slot, e);
+	else
+		birth_free(slot);
+}
+
 static void image_copied(void *arg, const struct copy_report *report)
 {
 	struct slot *slot = arg;
-	struct birth *birth = slot->birth;
 	struct err e = report->e;
-	int r = e.code;
 
 	slot->copier = NULL;
-	log_debug("image.copied", "slot=%s code=%d us=%" PRId64, slot->key, r, report->total_us);
-	if (r >= 0)
-		r = slot_finish(slot, &e);
-	if (r >= 0)
-		r = boot_slot(slot, &birth->message, &birth->tree, birth->settings_fd, &e);
-	if (r < 0)
-		slot_end(slot, &e);
-	else
-		birth_free(slot);
+	log_debug("image.copied", "slot=%s code=%d us=%" PRId64, slot->key, e.code,
+		report->total_us);
+	go_on(slot, &e);
+}
+
+static void blank_made(void *arg, const struct err *made)
+{
+	struct slot *slot = arg;
+	struct err e = *made;
+
+	go_on(slot, &e);
 }
 
 static int copy_saved(struct slot *slot, int take_saved_fd, struct err *e)
@@ -342,17 +376,18 @@ static int open_saved(const struct warden *w, const char *name, struct err *e)
 	return saved_open(&w->disk, name, e);
 }
 
-/* As create, but its disk is a copy of a saved one, and it goes on when that has been made. */
-static void create_from_image(struct warden *w, const struct warden_message *m, struct tree *tree,
+/* As create, but its disk is not there yet: a copy of a saved one, or the first of its size. It
+ * goes on when that has been made. */
+static void create_later(struct warden *w, const struct warden_message *m, struct tree *tree,
 	int settings_fd, const struct ranges *ranges)
 {
 	const struct warden_request *q = &m->request;
 	int64_t now_us = time_now_us();
 	struct slot *slot = NULL;
 	struct err e = { 0 };
-	cleanup_close int saved_fd = open_saved(w, q->image_name, &e);
+	cleanup_close int saved_fd = q->image_name[0] ? open_saved(w, q->image_name, &e) : -EBADF;
 
-	if (saved_fd < 0 || make_slot(w, q, true, &slot, &e) < 0) {
+	if (e.code < 0 || make_slot(w, q, true, &slot, &e) < 0) {
 		refuse(w, q, &e);
 		return;
 	}
@@ -361,10 +396,16 @@ static void create_from_image(struct warden *w, const struct warden_message *m, 
 	slot->created_us = now_us;
 	slot->state = SLOT_BOOTING;
 	slot->birth = XNEW(struct birth);
-	*slot->birth = (struct birth){ *m, fcntl(settings_fd, F_DUPFD_CLOEXEC, 0), *tree };
+	*slot->birth = (struct birth){ .message = *m,
+		.settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0),
+		.tree = *tree };
 	tree->fd = -EBADF;
 	(void)map_put(&w->by_id, str_of(slot->birth->message.request.id), slot);
-	if (policy_give(slot, ranges, &e) < 0 || copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
+	if (policy_give(slot, ranges, &e) < 0)
+		slot_end(slot, &e);
+	else if (!q->image_name[0])
+		blanks_ask(&w->blanks, &slot->birth->blank, size_of(q), blank_made, slot);
+	else if (copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
 		slot_end(slot, &e);
 	refill_soon(w);
 }
@@ -398,8 +439,8 @@ void sandbox_create(struct warden *w, const struct warden_message *m, const int 
 		refuse(w, q, &e);
 		return;
 	}
-	if (q->image_name[0]) {
-		create_from_image(w, m, &tree, fds[0], &ranges);
+	if (q->image_name[0] || !disk_is_prepared(&w->disk, size_of(q))) {
+		create_later(w, m, &tree, fds[0], &ranges);
 		return;
 	}
 	if (q->engine == WARDEN_LOCAL) {
@@ -466,6 +507,21 @@ void sandbox_socket(struct warden *w, const struct warden_request *q)
 		control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, fds, n);
 	while (n > 0)
 		(void)close(fds[--n]);
+}
+
+/* Counted by the kernel, and nothing in the sandbox can change it. */
+void sandbox_usage(struct warden *w, const struct warden_request *q)
+{
+	const struct slot *slot = map_get(&w->by_id, str_of(q->id));
+	struct warden_reply message = { .kind = WARDEN_REPLY, .tag = q->tag };
+
+	if (!slot || slot->state != SLOT_RUNNING) {
+		(void)err_set(&message.e, -ENOENT, "there is no sandbox '%s'", q->id);
+	} else {
+		message.count = (uint64_t)cgroup_cpu_us(&w->cgroups, slot->key);
+		message.bytes = net_sent_bytes(&w->network, slot->number);
+	}
+	control_tell(w, &message, q->id);
 }
 
 void sandbox_list(struct warden *w, const struct warden_request *q)

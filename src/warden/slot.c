@@ -64,7 +64,7 @@ int tree_open(const struct warden *w, const char *template_name, struct tree *re
 
 static int step_copy_image(struct slot *slot, struct err *e)
 {
-	if (slot->birth) /* a saved one has been copied already */
+	if (birth_is_from_image(slot->birth)) /* it has been copied already */
 		return 0;
 	return disk_copy(&slot->w->disk, slot->key, slot->disk_size, &slot->image, e);
 }
@@ -78,7 +78,7 @@ static int step_mount_image(struct slot *slot, struct err *e)
 {
 	int r = disk_mount(&slot->w->disk, &slot->image, e);
 
-	if (r >= 0 && slot->birth)
+	if (r >= 0 && birth_is_from_image(slot->birth))
 		r = disk_renew(&slot->image, e);
 	return r < 0 ? r : rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
 }

@@ -12,6 +12,7 @@ enum {
 	LOOK_AGAIN_MS = 1,
 	MAX_PENDING = 64,
 	OLD_COPIER_DEADLINE_MS = 10000,
+	MIB = 1 << 20,
 };
 
 /* In the run directory while the disk is copied; the copier holds a lock on it for as long as it
@@ -27,13 +28,15 @@ static void answer(const struct slot *slot, const struct warden_request *q, cons
 	control_reply(slot->w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
 }
 
-/* The next ones may be served at once, so this goes on until one takes its time. */
-static void finish(struct slot *slot, const struct err *e)
+/* The next ones may be served at once, so this goes on until one takes its time. `count` goes with
+ * the answer. */
+static void finish(struct slot *slot, uint64_t count, const struct err *e)
 {
 	struct warden_request q = slot->still;
+	struct warden_reply reply = { .kind = WARDEN_REPLY, .tag = q.tag, .count = count, .e = *e };
 
 	slot->still = (struct warden_request){ 0 };
-	answer(slot, &q, e);
+	control_tell(slot->w, &reply, q.id);
 	while (!slot->still.op && !list_empty(&slot->pending)) {
 		struct pending *next = container_of(slot->pending.next, struct pending, node);
 
@@ -84,7 +87,7 @@ static void look(void *arg)
 		(void)err_set(&e, -EBUSY,
 			"a process of the sandbox waits in the kernel and cannot be stopped");
 	}
-	finish(slot, &e);
+	finish(slot, 0, &e);
 }
 
 static void freeze(struct slot *slot, const struct warden_request *q)
@@ -161,9 +164,10 @@ static void saved(void *arg, const struct copy_report *report)
 		slot->has_lost_writes = true;
 		(void)tell_lost_writes(&e);
 	}
-	log_debug("sandbox.saved", "sandbox=%s image=%s code=%d still_us=%" PRId64 " us=%" PRId64,
-		slot->id, name, e.code, report->still_us, report->total_us);
-	finish(slot, &e);
+	log_debug("sandbox.saved",
+		"sandbox_id=%s image=%s code=%d still_us=%" PRId64 " us=%" PRId64, slot->id, name,
+		e.code, report->still_us, report->total_us);
+	finish(slot, e.code < 0 ? 0 : (report->bytes + MIB - 1) / MIB, &e);
 	if (slot->w->leaving)
 		warden_leave(slot->w);
 }
@@ -253,6 +257,8 @@ void still_end(struct slot *slot)
 	(void)err_set(&e, -ENOENT, "sandbox '%s' ended meanwhile", slot->id);
 	if (slot->copier)
 		copier_abandon(TAKE(slot->copier));
+	if (slot->birth)
+		blanks_forget(&slot->birth->blank);
 	if (slot->still.op == WARDEN_SAVE)
 		saved_cancel(&slot->w->disk, slot->still.image_name);
 	if (slot->still.op)

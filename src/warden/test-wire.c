@@ -113,7 +113,7 @@ TEST(versions_operations_and_descriptor_counts_are_checked)
 	q = create_request();
 	q.op = 0;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
-	q.op = WARDEN_DENIALS + 1;
+	q.op = WARDEN_USAGE + 1;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
 	q = create_request();
 	ASSERT_EQ(decode(&q, 0), -EINVAL);
@@ -186,6 +186,8 @@ TEST(policies_are_counted_and_go_with_the_operations_that_have_them)
 		{ WARDEN_DESTROY, 0, 1, 1, -EINVAL },
 		{ WARDEN_DESTROY, WARDEN_PROXIED, 0, 0, -EINVAL },
 		{ WARDEN_DENIALS, 0, 0, 0, 0 },
+		{ WARDEN_USAGE, 0, 0, 0, 0 },
+		{ WARDEN_USAGE, 0, 0, 1, -EINVAL },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

@@ -229,6 +229,7 @@ int warden_open(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	saved_tidy(&w->disk);
+	blanks_open(&w->blanks, w->loop, &w->disk);
 	return disk_prepare(&w->disk, w->expected.disk_size, e);
 }
 
@@ -248,6 +249,7 @@ void warden_close(struct warden *w)
 		free(slot);
 	}
 	copiers_forget(&w->copiers);
+	blanks_close(&w->blanks);
 	loop_timer_cancel(&w->refill);
 	loop_task_cancel(&w->refill_next);
 	loop_timer_cancel(&w->farewell);
@@ -333,7 +335,7 @@ static void bury(struct warden *w, const char *id, const char *key)
 	else
 		random_id(unnamed + 1, SLOT_KEY_SIZE - 1);
 	if (renameat(w->run_fd, id, w->run_fd, unnamed) < 0)
-		log_error("sandbox.stuck", "sandbox=%s errno=%d", log_quote(str_of(id)), errno);
+		log_error("sandbox.stuck", "sandbox_id=%s errno=%d", log_quote(str_of(id)), errno);
 	remove_leftover(w, unnamed + 1);
 }
 
@@ -358,9 +360,10 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	net_adopt(&w->network, s->number);
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
 	if (still_adopt(slot, e) < 0)
-		log_error("sandbox.stuck", "sandbox=%s err=%s", id, log_quote(str_of(e->msg)));
+		log_error("sandbox.stuck", "sandbox_id=%s err=%s", id, log_quote(str_of(e->msg)));
 	if (crossings_watch(slot, e) < 0)
-		log_error("sandbox.unwatched", "sandbox=%s err=%s", id, log_quote(str_of(e->msg)));
+		log_error("sandbox.unwatched", "sandbox_id=%s err=%s", id,
+			log_quote(str_of(e->msg)));
 	return slot_watch(slot, e);
 }
 
@@ -374,10 +377,10 @@ static void adopt_dir(struct warden *w, const char *name)
 	if (fd < 0 || strlen(name) >= WARDEN_ID_SIZE)
 		return;
 	if (state_read(fd, &s, &e) >= 0 && adopt(w, &s, name, &e) >= 0) {
-		log_info("sandbox.adopted", "sandbox=%s pid=%d", name, (int)s.pid);
+		log_info("sandbox.adopted", "sandbox_id=%s pid=%d", name, (int)s.pid);
 		return;
 	}
-	log_info("sandbox.gone", "sandbox=%s err=%s", log_quote(str_of(name)),
+	log_info("sandbox.gone", "sandbox_id=%s err=%s", log_quote(str_of(name)),
 		log_quote(str_of(e.msg)));
 	bury(w, name, s.key);
 }

@@ -13,6 +13,7 @@
 
 #include "base/base.h"
 #include "loop/loop.h"
+#include "warden/blank.h"
 #include "warden/cgroup.h"
 #include "warden/copier.h"
 #include "warden/disk.h"
@@ -60,6 +61,7 @@ struct warden {
 	struct cgroups cgroups;
 	struct network network;
 	struct disk disk;
+	struct blanks blanks;
 	struct rootfs rootfs;
 	struct volumes volumes;
 	struct firewall firewall;
@@ -72,7 +74,8 @@ struct warden {
 	struct expectation expected;
 	struct loop_timer refill;
 	struct loop_task refill_next;
-	int64_t refill_pause_ms; /* after a failure; doubles */
+	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
+	int64_t refill_from_ms;  /* nothing is begun before */
 
 	struct loop_io control;
 	struct list copiers; /* at work */
@@ -133,12 +136,18 @@ struct pending {
 	struct warden_request request;
 };
 
-/* What a sandbox that starts from a saved image still needs when that has been copied. */
+/* What a sandbox whose disk takes its time still needs when that is there: a saved one, to be
+ * copied, or a blank one of a size that is new. */
 struct birth {
 	struct warden_message message;
 	int settings_fd;
 	struct tree tree;
+	struct blank_wait blank;
 };
+static inline bool birth_is_from_image(const struct birth *birth)
+{
+	return birth && birth->message.request.image_name[0];
+}
 
 /* One limit of a sandbox, watched: see crossing.c. */
 struct crossing {
@@ -214,6 +223,8 @@ void sandbox_destroy(struct warden *w, const struct warden_request *q);
 void sandbox_socket(struct warden *w, const struct warden_request *q);
 void sandbox_list(struct warden *w, const struct warden_request *q);
 void refill_soon(struct warden *w);
+/* A prepared one has died or could not be made, and the next may do the same: not at once. */
+void refill_back_off(struct warden *w);
 void birth_free(struct slot *slot);
 
 /* still.c: stopping a sandbox, letting it go on, and keeping its disk as it is at a moment. */
@@ -241,6 +252,7 @@ int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e);
 void policy_leave(const struct slot *slot);
 void sandbox_policy(struct warden *w, const struct warden_request *q, int fd);
 void sandbox_denials(struct warden *w, const struct warden_request *q);
+void sandbox_usage(struct warden *w, const struct warden_request *q);
 
 /* Gives it its name, and START: from here on it is a sandbox. */
 int slot_start(struct slot *slot, const char *id, int settings_fd, struct err *e);

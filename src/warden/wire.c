@@ -127,7 +127,7 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 		      q->op != WARDEN_DENIALS;
 	bool has_image = q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD;
 
-	if (q->op < WARDEN_CREATE || q->op > WARDEN_DENIALS)
+	if (q->op < WARDEN_CREATE || q->op > WARDEN_USAGE)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
 	if (n_fds != count_fds(q))
 		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op,

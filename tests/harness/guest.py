@@ -18,7 +18,7 @@ import unittest
 GUEST = pathlib.Path(os.environ['ATOLL_TEST_BIN']).resolve().parent / 'atoll-guest'
 ME = pwd.getpwuid(os.geteuid())
 STREAM, UNARY = 'application/connect+json', 'application/json'
-PROCESS = {'List', 'Connect', 'Update', 'SendInput', 'SendSignal', 'CloseStdin', 'StreamInput'}
+PROCESS = {'List', 'Connect', 'Update', 'SendInput', 'SendSignal', 'CloseStdin', 'Forget', 'StreamInput'}
 
 
 def frame(message, flags=0):

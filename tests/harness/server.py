@@ -9,6 +9,8 @@ import socket
 import subprocess
 import time
 
+from harness import postgres
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SANITIZER = re.compile(r'ERROR: \w+Sanitizer|runtime error:')
 
@@ -45,6 +47,8 @@ class Server:
         self.options = options if kept else ('--no-restart', *options)
         self.host = host
         self.port = free_port()
+        self.before = []  # words in front of the command
+        self.environment = {**os.environ, **postgres.own_database()}
         self.process = None
 
     def __enter__(self):
@@ -54,12 +58,13 @@ class Server:
         self.stop()
 
     def spawn(self, *more):
-        command = [self.program, 'serve', '--data', self.data, '--listen',
+        command = [*self.before, self.program, 'serve', '--data', self.data, '--listen',
                    f'{self.host}:{self.port}', '--template-cache', template_cache(),
                    *self.options, *more]
         with open(self.log, 'ab') as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, start_new_session=True)
+                                            stderr=log, start_new_session=True,
+                                            env=self.environment)
         return self
 
     def start(self, timeout=60):

@@ -2,11 +2,13 @@
 
 Every client keeps what it was promised: a sandbox whose creation was answered, a file whose writing was
 answered. Whatever happens in between, that must be there at the next look."""
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -263,9 +265,24 @@ def namespaces():
     return found
 
 
+def instances():
+    """What the cgroups of servers in this process namespace are called: /atoll/INSTANCE/..."""
+    found = set()
+    for entry in os.listdir('/proc'):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                text = pathlib.Path('/proc', entry, 'cgroup').read_text()
+                found |= set(re.findall(r':/atoll/([^/\n]+)', text))
+    return found
+
+
 def footprint(server):
-    """Numbers that must be again what they were: of the kernel, of the data directory, of our programs."""
-    counts = {kind: len(names) for kind, names in kernel.snapshot().items()}
+    """Numbers that must be again what they were: of the kernel, of the data directory, of our programs.
+    Other servers of this machine do not count."""
+    seen, own = kernel.snapshot(), instances()
+    seen['cgroups'] = {path for path in seen['cgroups'] if path.split('/atoll/')[1].split('/')[0] in own}
+    seen['loop devices'] = {loop for loop in seen['loop devices'] if f' {server.data}/' in loop}
+    counts = {kind: len(names) for kind, names in seen.items()}
     counts['namespaces'] = len(namespaces())
     counts['files'] = sum(len(files) + len(names) for _, names, files in os.walk(server.data))
     rules = subprocess.run(['nft', 'list', 'ruleset'], capture_output=True, text=True, check=False)

@@ -75,7 +75,8 @@ class Words(Cli):
             name = [word for word in (command['group'], command['name']) if word]
             text = self.ok('help', *name).decode()
             self.assertEqual(text, self.ok(*name, '--help').decode())
-            self.assertLessEqual(len(text.splitlines()), 40, name)
+            most = 64 if name == ['serve'] else 40  # all that a server can be told is a list
+            self.assertLessEqual(len(text.splitlines()), most, name)
             self.assertLess(text.index('  atoll '), text.index('Usage:'), name)
             self.assertLessEqual(max(map(len, text.splitlines())), 100, name)
 
@@ -84,6 +85,8 @@ class Words(Cli):
             name = [word for word in (command['group'], command['name']) if word]
             if name in (['help'], ['version'], ['doctor'], ['serve'], ['completion']):
                 continue
+            if command['group'] in ('config', 'db'):  # these need no server
+                continue
             words = ['x' if word.isupper() else word
                      for word in command['words'].replace('...', '').split()
                      if word.isupper()]
@@ -91,6 +94,10 @@ class Words(Cli):
                 words = ['x:a', 'b']
             if command['name'] in ('extend', 'port'):
                 words = ['x', '80']
+            if command['name'] == 'api':
+                words = ['GET', 'x']
+            if command['group'] == 'team':  # the operator's token comes first
+                words += ['--admin-token-file', '/etc/hostname']
             ours = command['name'] in ('exec', 'run', 'connect')
             run = self.fails(125 if ours else 7, '--json', '--api-url', NOWHERE, *name, *words,
                              stdin_file=subprocess.DEVNULL)

@@ -32,6 +32,7 @@ STEPS = {
     'snapshot': ['snapshot.saved', 'snapshot.recorded', 'warden.save.started', 'warden.save.copied'],
     'fork': ['fork.saved', 'fork.one', 'fork.one:2', 'create.both:2'],
     'network': ['network.laid', 'network.recorded', 'warden.policy.kept', 'warden.policy.laid'],
+    'rules': ['network.laid', 'network.recorded', 'network.trusted', 'warden.policy.laid'],
     'kill': ['kill.asked', 'kill.removed', 'kill.done', 'warden.destroy.killed',
              'warden.destroy.removed'],
 }
@@ -39,10 +40,11 @@ CUT = (OSError, http.client.HTTPException, RuntimeError)
 
 
 
-def quiet_snapshot():
-    """The server that all suites share fills its pool in the background: wait until it has."""
+def quiet_snapshot(last):
+    """The server that all suites share fills its pool in the background: wait until it has. What looks as
+    it did before the last test is quiet already."""
     seen, deadline = kernel.snapshot(), time.monotonic() + 10
-    while time.monotonic() < deadline:
+    while seen != last and time.monotonic() < deadline:
         time.sleep(0.3)
         now = kernel.snapshot()
         if now == seen:
@@ -54,20 +56,19 @@ def quiet_snapshot():
 @unittest.skipUnless((BUILD / 'atoll').read_bytes().find(b'pause.frozen') > 0,
                      'this build has no crash points')
 class Crash(unittest.TestCase):
+    quiet = None  # what there was before the last test
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-crash-')
         self.addCleanup(scratch.cleanup)
-        self.before = quiet_snapshot()
+        self.before = Crash.quiet = quiet_snapshot(Crash.quiet)
         pathlib.Path(scratch.name).chmod(0o755)
         self.server = Server(BUILD, scratch.name, '--pool', '2')
         self.addCleanup(self.server.stop)
 
     def serve(self, crash_at=None):
-        os.environ['ATOLL_CRASH_AT'] = crash_at or ''
-        try:
-            self.server.start()
-        finally:
-            del os.environ['ATOLL_CRASH_AT']
+        self.server.environment['ATOLL_CRASH_AT'] = crash_at or ''
+        self.server.start()
 
     def box(self):
         box = Sandbox(env=self.server.env(), timeout=600)
@@ -90,9 +91,8 @@ class Crash(unittest.TestCase):
     def check_runs(self, box):
         """Its processes, files and token are what they were."""
         self.assertEqual(box.run('cat file').text(), 'kept\n')
-        ticks = int(box.run('wc -l < ticks').text())
-        time.sleep(0.4)
-        self.assertGreater(int(box.run('wc -l < ticks').text()), ticks)
+        self.assertEqual(box.run('n=$(wc -l < ticks); for i in $(seq 100); do [ $(wc -l < ticks) -gt $n ] && '
+                                 'exec echo ticks; sleep 0.02; done').text(), 'ticks\n')
 
     def check_empty(self):
         """All that is listed can be removed, and then nothing is left of any of it."""
@@ -142,6 +142,8 @@ class Crash(unittest.TestCase):
             box.api('POST', path + '/fork', {'count': 2})
         elif operation == 'network':
             box.api('PUT', path + '/network', {'denyOut': ['198.51.100.0/24']})
+        elif operation == 'rules':
+            box.api('PUT', path + '/network', {'rules': {'a.example': [{'transform': {'headers': {'X': 'y'}}}]}})
         elif operation == 'kill':
             box.kill()
 
@@ -158,6 +160,8 @@ class Crash(unittest.TestCase):
             box.api('POST', path + '/connect', {'timeout': 600})
         if operation == 'network':
             self.check_rules(box)
+        if operation == 'rules':
+            self.check_trust(box)
         if operation in ('pause_disk', 'resume_disk', 'resume_cold'):
             self.assertEqual(box.run('cat file').text(), 'kept\n')
         else:
@@ -169,6 +173,18 @@ class Crash(unittest.TestCase):
         rules = subprocess.run(['nft', 'list', 'ruleset'], capture_output=True, text=True, check=True).stdout
         self.assertEqual('198.51.100.0/24 : goto refuse' in rules, bool(asked.get('denyOut')), asked)
         box.api('PUT', f'/sandboxes/{box.id}/network', {})
+
+    def check_trust(self, box):
+        """Rules that are in the row are of use: programs trust who ends their TLS."""
+        if not (box.api('GET', f'/sandboxes/{box.id}').get('network') or {}).get('rules'):
+            return
+        authority = (self.server.data / 'state' / 'egress-ca.pem').read_text()
+        certificate = authority[authority.index('-----BEGIN CERTIFICATE'):].split('-----END CERT')[0]
+        trusted, deadline = '', time.monotonic() + 15
+        while certificate not in trusted:
+            self.assertLess(time.monotonic(), deadline, trusted)
+            trusted = box.run('cat $NODE_EXTRA_CA_CERTS </dev/null').text()
+            time.sleep(0.1)
 
     def one(self, operation, step):
         self.serve()
@@ -199,7 +215,7 @@ class Output(unittest.TestCase):
             box = Sandbox(env=server.env(), timeout=600)
             seen, last = b'', 0
             pid, stream = self.follow(box, 'Start', {'process': {
-                'cmd': '/bin/bash', 'args': ['-c', 'for i in $(seq 300); do echo $i; sleep 0.01; done']}})
+                'cmd': '/bin/bash', 'args': ['-c', 'for i in $(seq 300); do echo $i; sleep 0.003; done']}})
             for event in stream:
                 seen, last = self.take(event, seen, last)
                 if seen.count(b'\n') > 50:

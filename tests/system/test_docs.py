@@ -1,12 +1,15 @@
-"""The coverage table of docs/e2b.md says what the server's routes say."""
+"""The pages say what is: the coverage table, the API reference, and commands that are run as they stand."""
 import json
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import unittest
 import urllib.request
 
-DOC = pathlib.Path(__file__).resolve().parents[2] / 'docs/e2b.md'
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOC = ROOT / 'docs/e2b.md'
 
 
 class Coverage(unittest.TestCase):
@@ -21,6 +24,56 @@ class Coverage(unittest.TestCase):
         self.assertEqual(len(rows), len({route for route, _ in rows}), 'a route stands twice')
         self.assertEqual({route for route, state in rows if state != 'absent'}, served)
         self.assertFalse({route for route, state in rows if state == 'absent'} & served)
+
+
+class Reference(unittest.TestCase):
+    def test_the_api_page_is_what_the_document_says(self):
+        run = subprocess.run([ROOT / 'tools/api-docs', '--check'], capture_output=True, text=True, check=False)
+        self.assertEqual((run.returncode, run.stderr), (0, ''))
+
+    def test_what_is_served_is_the_document(self):
+        with urllib.request.urlopen(os.environ['E2B_API_URL'] + '/api/v1/openapi.json', timeout=10) as answer:
+            self.assertEqual(json.load(answer), json.loads((ROOT / 'src/api/v1/openapi.json').read_text()))
+
+
+class Commands(unittest.TestCase):
+    """Every block marked `sh` of these pages, in one shell, in order. The key and address are the suite's."""
+
+    BEFORE = '''
+set -eu -o pipefail
+url=$E2B_API_URL/api/v1
+api() { curl -sS --fail-with-body -H "X-API-Key: $E2B_API_KEY" "$@"; echo; }
+atoll() { "$ATOLL_TEST_BIN" "$@"; }
+'''
+
+    def run_page(self, name):
+        if not shutil.which('jq') or not shutil.which('curl'):
+            self.skipTest('curl and jq are needed to run the pages')
+        blocks = re.findall(r'^```sh\n(.*?)^```', (ROOT / 'docs' / name).read_text(), re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(blocks), 0)
+        script = self.BEFORE + ''.join(f'echo "--- block {i}" >&2\n{block}' for i, block in enumerate(blocks))
+        run = subprocess.run(['bash', '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(run.returncode, 0, f'{run.stdout[-2000:]}\n{run.stderr[-2000:]}')
+        return run.stdout
+
+    def test_the_quick_start(self):
+        said = self.run_page('quickstart.md')
+        self.assertIn('42', said)
+        self.assertIn('have it', said)
+        self.assertNotIn('s3cr3t-value', said)
+
+    def test_the_page_of_commands(self):
+        said = self.run_page('executions.md')
+        self.assertIn('token is [secret:deploy]', said)
+        self.assertNotIn('not-for-your-eyes', said)
+
+    def test_the_page_of_events(self):
+        said = self.run_page('events.md')
+        self.assertIn('data: {"seq":', said)
+        self.assertIn(' sandbox.removed', said)
+        self.assertIn('"agent": "builder"', said)
+        self.assertIn('atoll_sandboxes{state="running"}', said)
+        self.assertIn('ready', said)
 
 
 if __name__ == '__main__':

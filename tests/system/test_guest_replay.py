@@ -211,5 +211,61 @@ class Signals(GuestTest):
         self.assertEqual((r['stdout'], r['end']['status']), (b'', 'signal: interrupt'))
 
 
+class Held(ReplayTest):
+    """Processes whose follower must miss nothing, however long it is away."""
+
+    def hold(self, script, **message):
+        with self.guest.start('/bin/sh', '-c', script, message={'tag': 'held', 'hold': True, **message}) as s:
+            s.started()
+
+    def follow(self, replay_from=1):
+        return self.guest.open('Connect', {'process': {'tag': 'held'}}, Atoll_Replay_From=str(replay_from))
+
+    def test_waits_at_its_pipe_rather_than_lose_a_byte(self):
+        self.hold(f'seq 1 400000; touch {self.dir}/written')
+        time.sleep(0.5)
+        self.assertFalse((self.dir / 'written').exists())
+        with self.follow() as s:
+            self.assertNotIn('replayGap', s.next()['start'])
+            events = outputs(s)
+        self.assertEqual(text_of(events), b''.join(b'%d\n' % i for i in range(1, 400001)))
+        self.assertEqual([seq for seq, _, _ in events], list(range(1, len(events) + 1)))
+
+    def test_its_end_is_told_until_it_is_forgotten(self):
+        self.hold('echo out; kill -USR1 $$')
+        time.sleep(0.3)
+        for _ in range(2):
+            with self.follow() as s:
+                self.assertIn('start', s.next())
+                self.assertEqual(base64.b64decode(s.next()['data']['stdout']), b'out\n')
+                self.assertEqual(s.next()['end']['signal'], 10)
+        self.assertEqual(self.guest.call('Forget', {'process': {'tag': 'held'}})[0], 200)
+        with self.follow() as s:
+            self.assertIsNone(s.next())
+        self.assertEqual(s.end['error']['code'], 'not_found')
+        self.assertEqual(self.guest.call('Forget', {'process': {'tag': 'held'}})[0], 200)
+
+    def test_its_deadline_ends_the_group(self):
+        self.hold(f'(trap "" TERM; sleep 1; touch {self.dir}/lived) & wait', timeoutMs=200)
+        time.sleep(0.5)
+        with self.follow() as s:
+            self.assertIn('start', s.next())
+            end = s.next()['end']
+        self.assertEqual((end['fault'], end['signal']), ('timeout', 9))
+        time.sleep(1)
+        self.assertFalse((self.dir / 'lived').exists())
+
+    def test_input_and_a_signal_to_the_group(self):
+        self.hold('cat', stdin=True, input=base64.b64encode(b'given').decode())
+        with self.follow() as s:
+            self.assertIn('start', s.next())
+            self.assertEqual(text_of(outputs(s)), b'given')
+        self.hold(f'(trap "" TERM; sleep 1; touch {self.dir}/lived) & wait')
+        self.assertEqual(self.guest.call('SendSignal', {'process': {'tag': 'held'}, 'signal': 'SIGNAL_SIGTERM',
+                                                        'group': True})[0], 200)
+        time.sleep(1.3)
+        self.assertFalse((self.dir / 'lived').exists())
+
+
 if __name__ == '__main__':
     unittest.main()

@@ -20,6 +20,7 @@ import uuid
 from harness import internet, kernel
 from harness.sandbox import Sandbox, frames
 from harness.server import Server, template_cache
+from harness.together import arrange_classes
 from test_network import ALL, ONE, TWO, Box
 from test_plane import Api
 
@@ -140,7 +141,8 @@ class Suite:
         if reason:
             raise unittest.SkipTest(reason)
         cls.api = Api(os.environ, **{'X-API-Key': os.environ['E2B_API_KEY']})
-        cls.box = Sandbox(runtime=cls.runtime, envVars={'OF_SANDBOX': 'yes'}, metadata={'a': 'b'})
+        cls.box = Sandbox(runtime=cls.runtime, envVars={'OF_SANDBOX': 'yes'}, metadata={'a': 'b'},
+                          limits={'shmSizeMB': 32})
         cls.addClassCleanup(cls.box.kill)
 
     def make(self, **more):
@@ -275,13 +277,21 @@ class Suite:
     def test_fork_bomb_is_contained(self):
         box = self.make()
         with contextlib.suppress(Exception):
-            box.run('python3 -c "import os, time\nwhile os.fork(): pass\ntime.sleep(60)"', timeout=5)
+            box.run('python3 -c "import os, time\nwhile os.fork(): pass\ntime.sleep(60)"', timeout=2)
         self.end(box)
         self.assertEqual(out(self.box, 'echo alive'), 'alive')
 
     def test_disk_is_bounded(self):
         size = int(out(self.box, 'df --output=size -BM / | tail -1').rstrip('M'))
         self.assertLess(size, 12000)
+
+    def test_shared_memory_is_bounded(self):
+        said = out(self.box, 'dd if=/dev/zero of=/dev/shm/large bs=1M count=40; stat -c %s /dev/shm/large; '
+                             'rm /dev/shm/large; echo again > /dev/shm/small && cat /dev/shm/small')
+        self.assertIn('No space left on device', said)
+        self.assertIn('again', said)
+        size = int([line for line in said.splitlines() if line.isdigit()][0])
+        self.assertTrue(31 << 20 <= size <= 32 << 20, size)
 
     # --- its life ---
 
@@ -567,6 +577,11 @@ class Restart(unittest.TestCase):
     def first_process(self, box):
         state = (self.server.data / 'run' / box.id / 'state').read_text()
         return int(dict(line.split(' ', 1) for line in state.splitlines())['pid'])
+
+
+def load_tests(_, standard, __):
+    """The runtimes at once; then what looks at the whole machine."""
+    return arrange_classes(standard, lambda test: isinstance(test, Suite), 2)
 
 
 if __name__ == '__main__':

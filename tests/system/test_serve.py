@@ -13,6 +13,7 @@ import unittest
 import urllib.error
 import urllib.request
 
+from harness.sandbox import Sandbox
 from harness.server import Server, free_port, template_cache
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
@@ -74,7 +75,7 @@ class Start(Scratch):
         key = server.env()['E2B_API_KEY']
         self.assertEqual(call(server, 'POST', '/v2/sandboxes', {'templateID': 'base'})[0], 201)
         server.stop()
-        for path in [server.log, *(server.data / 'state').iterdir()]:
+        for path in [server.log, *(path for path in (server.data / 'state').rglob('*') if path.is_file())]:
             self.assertNotIn(key[4:].encode(), path.read_bytes(), path)
 
     def test_server_is_not_root(self):
@@ -195,6 +196,30 @@ class Refused(Scratch):
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, r'install nftables .* or start with --network none')
+
+    def test_a_kernel_that_cannot_count_connections(self):
+        """As without nft_connlimit: nft refuses such a rule, and takes all others."""
+        nft = shutil.which('nft')
+        shutil.copy(nft, self.scratch / 'real-nft')
+        (self.scratch / 'nft').write_text(
+            f'#!/bin/sh\nin=$(cat)\ncase $in in *"ct count"*) echo "Error: Could not process rule: No such file" >&2; '
+            f'exit 1;; esac\nprintf "%s\\n" "$in" | exec {self.scratch}/real-nft "$@"\n')
+        (self.scratch / 'nft').chmod(0o755)
+        without = ['unshare', '--mount', 'sh', '-c', f'mount --bind {self.scratch}/nft {nft} && exec "$@"', 'sh']
+        server = self.server('--stop-sandboxes')
+        server.before = without
+        server.start()
+        with Sandbox(env=server.env()) as box:
+            self.assertEqual(box.run('echo made').text(), 'made\n')
+        self.assertEqual(server.stop(), 0)
+        log = server.log.read_text()
+        self.assertEqual(log.count('firewall.no_connection_limit'), 1)
+        self.assertIn('fix="modprobe nft_connlimit"', log)
+        doctor = subprocess.run([*without, BUILD / 'atoll', 'doctor', '--json'], capture_output=True, text=True,
+                                timeout=60, check=False)
+        checks = {one['id']: one for one in json.loads(doctor.stdout)['checks']}
+        self.assertEqual((checks['connlimit']['status'], checks['nft']['status']), ('warn', 'ok'))
+        self.assertIn('modprobe nft_connlimit', checks['connlimit']['fix'])
 
     def test_an_ordinary_user(self):
         program = shutil.copy(BUILD / 'atoll', self.scratch)  # the build may be out of others' reach

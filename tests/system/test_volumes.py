@@ -234,8 +234,11 @@ END
         self.assertEqual(volume.content.status('DELETE', volume.at('path', '/locked')), 204)
         self.assertEqual(volume.content.status('DELETE', volume.at('path', '/d')), 204)
         self.assertEqual(out(box, 'ls -A /data | sort | tr "\\n" " "'), 'closed fifo link')
-        on_disk = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes'
-        self.assertEqual(list((on_disk / '.incoming').iterdir()), [])
+        incoming = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / '.incoming'
+        deadline = time.monotonic() + 30
+        while list(incoming.iterdir()) and time.monotonic() < deadline:  # gone for all, and then bit by bit
+            time.sleep(0.05)
+        self.assertEqual(list(incoming.iterdir()), [])
 
     def test_one_that_is_removed_under_writers_is_gone_soon_after_them(self):
         volume = self.volume()

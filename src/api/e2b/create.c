@@ -89,7 +89,8 @@ static struct sandbox_options options_of(const struct create_in *in,
 		.is_private = network->is_private,
 		.internet = in->internet,
 		.network = in->network,
-		.mask_host = network->mask_host };
+		.mask_host = network->mask_host,
+		.https_ports = network->https_ports };
 
 	if (in->auto_pause.value)
 		options.on_timeout = in->auto_pause_memory.is_set && !in->auto_pause_memory.value
@@ -111,9 +112,25 @@ static int read_template(struct api_call *call, struct str text, struct e2b_name
 	return r;
 }
 
+/* E2B's request has no place for them but the metadata. Answers 400 or 403 itself. */
+static int read_labels(struct api_call *call, const struct json_map *metadata,
+	struct api_labels *ret)
+{
+	struct str agent_id = STR_NONE, task_id = STR_NONE;
+
+	for (size_t i = 0; i < metadata->n; i++) {
+		if (str_is(metadata->v[i].key, "atoll.agent_id"))
+			agent_id = metadata->v[i].value;
+		if (str_is(metadata->v[i].key, "atoll.task_id"))
+			task_id = metadata->v[i].value;
+	}
+	return api_labels(call, agent_id, task_id, ret);
+}
+
 static void create(struct api_call *call, int64_t default_timeout_s, bool always_secure)
 {
 	struct e2b_network network = { 0 };
+	struct api_labels labels;
 	struct sandbox_spec spec;
 	struct e2b_name name;
 	struct create_in in;
@@ -121,11 +138,16 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 
 	if (api_decode(call, &create_shape, &in, false) < 0 ||
 		read_template(call, in.template_id, &name) < 0 || e2b_iam_check(call, in.iam) < 0 ||
+		read_labels(call, &in.metadata, &labels) < 0 ||
 		(in.network.n && e2b_network_read(call, in.network, &network) < 0))
 		return;
 	spec = (struct sandbox_spec){
 		.team_id = call->key.team_id,
 		.actor = call->key.id,
+		.agent_id = labels.agent_id,
+		.task_id = labels.task_id,
+		.traceparent = call->traceparent,
+		.bound_agent = call->key.agent_id,
 		.template_name = name.clean,
 		.runtime = in.runtime,
 		.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s,
@@ -136,6 +158,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 		.ceilings = e2b_ceilings(call),
 	};
 	limit_set_read(&in.limits, &spec.limits);
+	spec.options.request = str_of(call->once_request);
 	problem = wrong(&in, spec.secure, &network);
 	if (problem)
 		api_fail_status(call, 400, problem);

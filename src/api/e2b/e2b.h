@@ -72,7 +72,7 @@ void e2b_cursor_add(struct api_call *call, int64_t at_us, const char *id, bool a
 /* What the network object asks of others than the firewall. */
 struct e2b_network {
 	bool is_private;
-	struct str mask_host;
+	struct str mask_host, https_ports;
 	struct json_bool internet;
 };
 /* Checks the object's JSON; answers 400 or 403 itself. */
@@ -121,15 +121,19 @@ void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SI
 /* ---- limits.c, events.c ---- */
 /* What it may use, and how often that was not enough. */
 void e2b_write_limits(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
-/* Of the caller's team; NULL: the usual ones. */
-const struct limit_set *e2b_ceilings(struct api_call *call);
+/* Of the caller's team, as long as the exchange; NULL: the usual ones. */
+const struct limit_ceilings *e2b_ceilings(struct api_call *call);
+void e2b_team_limits(struct api_call *call);
+void e2b_admin_teams(struct api_call *call);
 void e2b_admin_limits_get(struct api_call *call);
 void e2b_admin_limits_put(struct api_call *call);
+void e2b_admin_limits_patch(struct api_call *call);
 void e2b_events(struct api_call *call);
 
 /* ---- mounts.c ---- */
 extern const struct json_shape e2b_mount_shape; /* of an element of volumeMounts */
-/* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400 itself. */
+/* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400, or 429 for
+ * one that is full, itself. */
 int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 	struct sandbox_options *options);
 void e2b_write_mounts(struct jsonw *w, const struct sandbox_options *options);

@@ -99,6 +99,6 @@ void e2b_events(struct api_call *call)
 	l->body = BUF_INIT(16 << 20);
 	jsonw_init(&l->w, &l->body);
 	jsonw_array(&l->w, NULL);
-	sandbox_read_log(call->api->config.sandboxes, call->key.team_id, id, &query, write_event,
+	sandbox_read_log(call->api->config.sandboxes, &call->owner, id, &query, write_event,
 		events_read, l);
 }

@@ -87,13 +87,19 @@ static int decode_name(struct api_call *call, struct key_in *in)
 	return -EINVAL;
 }
 
+/* It may do what the key may that made it, for no longer. */
 static void create_in_team(struct api_call *call, const char *team_id)
 {
+	struct access_key_spec spec = { .team_id = team_id,
+		.actor = call->key.id,
+		.scopes = call->key.scopes,
+		.expires_us = call->key.expires_us };
 	struct key_in in;
 
-	if (decode_name(call, &in) == 0)
-		access_create_key(call->api->config.access, team_id, in.name, call->key.id,
-			key_created, call);
+	if (decode_name(call, &in) < 0)
+		return;
+	spec.name = in.name;
+	access_create_key(call->api->config.access, &spec, key_created, call);
 }
 
 void e2b_keys_create(struct api_call *call)

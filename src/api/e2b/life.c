@@ -21,7 +21,7 @@ void e2b_get(struct api_call *call)
 
 	if (e2b_id(call, &id) < 0)
 		return;
-	sb = sandbox_find_any(call->api->config.sandboxes, call->key.team_id, id);
+	sb = sandbox_find_any(call->api->config.sandboxes, &call->owner, id);
 	if (!sb) {
 		e2b_not_found(call, id);
 		return;
@@ -36,7 +36,7 @@ void e2b_kill(struct api_call *call)
 	struct str id;
 
 	if (e2b_id(call, &id) == 0)
-		sandbox_kill(call->api->config.sandboxes, call->key.team_id, id, call->key.id,
+		sandbox_kill(call->api->config.sandboxes, &call->owner, id, call->key.id,
 			api_done_empty, call);
 }
 
@@ -72,7 +72,7 @@ void e2b_timeout(struct api_call *call)
 
 	if (e2b_id(call, &id) < 0 || api_decode(call, &timeout_shape, &in, false) < 0)
 		return;
-	sandbox_set_timeout(call->api->config.sandboxes, call->key.team_id, id, in.timeout.value,
+	sandbox_set_timeout(call->api->config.sandboxes, &call->owner, id, in.timeout.value,
 		api_done_empty, call);
 }
 
@@ -86,25 +86,24 @@ void e2b_refresh(struct api_call *call)
 	if (e2b_id(call, &id) < 0 || api_decode(call, &refresh_shape, &in, true) < 0)
 		return;
 	timeout_s = MAX(in.duration.value, 15);
-	sb = sandbox_find(call->api->config.sandboxes, call->key.team_id, id);
+	sb = sandbox_find(call->api->config.sandboxes, &call->owner, id);
 	if (sb && sb->end_us >= time_wall_us() + timeout_s * 1000000)
 		api_reply_empty(call, 204); /* never shortened */
 	else
-		sandbox_set_timeout(call->api->config.sandboxes, call->key.team_id, id, timeout_s,
+		sandbox_set_timeout(call->api->config.sandboxes, &call->owner, id, timeout_s,
 			api_done_empty, call);
 }
 
 void e2b_pause(struct api_call *call)
 {
-	struct sandbox_pause how = { .asker = http_peer(call->x) };
+	struct sandbox_pause how = { .asker = http_peer(call->x), .actor = call->key.id };
 	struct life_in in;
 	struct str id;
 
 	if (e2b_id(call, &id) < 0 || api_decode(call, &resume_shape, &in, true) < 0)
 		return;
 	how.keep_memory = !in.memory.is_set || in.memory.value;
-	sandbox_pause(call->api->config.sandboxes, call->key.team_id, id, &how, api_done_empty,
-		call);
+	sandbox_pause(call->api->config.sandboxes, &call->owner, id, &how, api_done_empty, call);
 }
 
 static void connected(void *arg, int r, bool resumed, const struct sandbox *sb, const struct err *e)
@@ -119,7 +118,7 @@ static void connected(void *arg, int r, bool resumed, const struct sandbox *sb, 
 
 static void wake(struct api_call *call, int64_t default_timeout_s, bool only_paused)
 {
-	struct sandbox_resume how = { .only_paused = only_paused };
+	struct sandbox_resume how = { .only_paused = only_paused, .actor = call->key.id };
 	struct life_in in;
 	struct str id;
 
@@ -138,7 +137,7 @@ static void wake(struct api_call *call, int64_t default_timeout_s, bool only_pau
 		api_fail_status(call, 400,
 			"validation error: timeout: longer than this server allows");
 	else
-		sandbox_connect(call->api->config.sandboxes, call->key.team_id, id, &how, connected,
+		sandbox_connect(call->api->config.sandboxes, &call->owner, id, &how, connected,
 			call);
 }
 

@@ -17,12 +17,82 @@ void e2b_write_limits(struct api_call *call, struct jsonw *w, const struct sandb
 	jsonw_end_object(w);
 }
 
-const struct limit_set *e2b_ceilings(struct api_call *call)
+const struct limit_ceilings *e2b_ceilings(struct api_call *call)
 {
-	const struct access_team *team =
-		access_team(call->api->config.access, str_of(call->key.team_id));
+	struct limit_ceilings *c = arena_alloc(http_arena(call->x), sizeof *c);
 
-	return team ? &team->ceilings : NULL;
+	if (c)
+		access_ceilings(call->api->config.access, call->key.team_id, c);
+	return c;
+}
+
+/* ---- a team's ---- */
+
+/* All of them, the usual ones too, and what the team keeps of what they are for. */
+static void write_team(struct api_call *call, struct jsonw *w, const char *team_id)
+{
+	struct limit_ceilings c;
+	struct sandbox_snapshot_use snapshots;
+	struct volume_team_use volumes;
+
+	access_ceilings(call->api->config.access, team_id, &c);
+	sandbox_snapshot_use(call->api->config.sandboxes, team_id, &snapshots);
+	volume_team_use(call->api->config.volumes, team_id, &volumes);
+	jsonw_object(w, "ceilings");
+	for (size_t i = 0; i < LIMIT_ALL_KINDS; i++)
+		jsonw_int(w, limit_name((enum limit_kind)i), limit_ceiling(&c, (enum limit_kind)i));
+	jsonw_end_object(w);
+	jsonw_object(w, "used");
+	jsonw_int(w, limit_name(LIMIT_SNAPSHOTS), snapshots.count);
+	jsonw_int(w, limit_name(LIMIT_SNAPSHOT_STORAGE), snapshots.size_mb);
+	jsonw_int(w, limit_name(LIMIT_VOLUMES), volumes.count);
+	jsonw_int(w, limit_name(LIMIT_VOLUME_STORAGE), volumes.used_bytes >> 20);
+	jsonw_end_object(w);
+}
+
+void e2b_team_limits(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
+	struct jsonw w;
+
+	if (!str_is(call->params[0], call->key.team_id)) {
+		api_fail_status(call, 403, "you have no access to this team's limits");
+		return;
+	}
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	write_team(call, &w, call->key.team_id);
+	jsonw_end_object(&w);
+	api_reply_json(call, 200, &body);
+}
+
+struct team_list {
+	struct api_call *call;
+	struct jsonw w;
+};
+
+static void list_team(void *arg, const struct access_team *team)
+{
+	struct team_list *list = arg;
+
+	jsonw_object(&list->w, NULL);
+	jsonw_strz(&list->w, "teamID", team->id);
+	jsonw_strz(&list->w, "name", team->name);
+	limit_ceilings_write(&list->w, "limits", &team->ceilings);
+	write_team(list->call, &list->w, team->id);
+	jsonw_end_object(&list->w);
+}
+
+void e2b_admin_teams(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(16 << 20);
+	struct team_list list = { .call = call };
+
+	jsonw_init(&list.w, &body);
+	jsonw_array(&list.w, NULL);
+	access_each_team(call->api->config.access, list_team, &list);
+	jsonw_end_array(&list.w);
+	api_reply_json(call, 200, &body);
 }
 
 void e2b_admin_limits_get(struct api_call *call)
@@ -34,7 +104,7 @@ void e2b_admin_limits_get(struct api_call *call)
 	if (!team)
 		return;
 	jsonw_init(&w, &body);
-	limit_set_write(&w, NULL, &team->ceilings);
+	limit_ceilings_write(&w, NULL, &team->ceilings);
 	api_reply_json(call, 200, &body);
 }
 
@@ -42,12 +112,30 @@ void e2b_admin_limits_get(struct api_call *call)
 void e2b_admin_limits_put(struct api_call *call)
 {
 	const struct access_team *team = e2b_admin_team(call);
-	struct limit_set ceilings;
-	struct limit_in in;
+	struct limit_ceilings ceilings;
+	struct limit_ceilings_in in;
 
-	if (!team || api_decode(call, &limit_shape, &in, false) < 0)
+	if (!team || api_decode(call, &limit_ceilings_shape, &in, false) < 0)
 		return;
-	limit_set_read(&in, &ceilings);
+	limit_ceilings_read(&in, &ceilings);
 	access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, "admin",
 		api_done_empty, call);
+}
+
+/* What is not said stays; null is as usual again. */
+void e2b_admin_limits_patch(struct api_call *call)
+{
+	const struct access_team *team = e2b_admin_team(call);
+	struct limit_ceilings_change change;
+	struct limit_ceilings ceilings;
+	struct err e = { 0 };
+
+	if (!team || api_decode(call, &limit_change_shape, &change, false) < 0)
+		return;
+	ceilings = team->ceilings;
+	if (limit_ceilings_change(&ceilings, &change, &e) < 0)
+		api_fail(call, &e);
+	else
+		access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, "admin",
+			api_done_empty, call);
 }

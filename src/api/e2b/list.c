@@ -118,7 +118,7 @@ static int parse_template(struct api_call *call, struct str text, struct filter 
 
 	if (!t || e2b_name_read(arena, text, &name, NULL) < 0 || name.tag.p)
 		return -EINVAL;
-	snap = sandbox_newest_snapshot(call->api->config.sandboxes, call->key.team_id, name.alias);
+	snap = sandbox_newest_snapshot(call->api->config.sandboxes, &call->owner, name.alias);
 	if (snap)
 		f->template_id = arena_dup(arena, str_of(snap->template_id));
 	else
@@ -171,7 +171,7 @@ static int collect_page(struct api_call *call, const struct filter *f, struct pa
 		api_fail_status(call, 500, "out of memory");
 		return -ENOMEM;
 	}
-	sandbox_each(book, call->key.team_id, collect, page);
+	sandbox_each(book, &call->owner, collect, page);
 	qsort(page->v, page->n, sizeof *page->v, newest_first);
 	return 0;
 }

@@ -90,8 +90,8 @@ static void read_logs(struct api_call *call, struct str id, const struct sandbox
 	jsonw_init(&l->entries_w, &l->entries);
 	jsonw_array(&l->lines_w, NULL);
 	jsonw_array(&l->entries_w, NULL);
-	sandbox_read_log(call->api->config.sandboxes, call->key.team_id, id, query, log_line,
-		logs_read, l);
+	sandbox_read_log(call->api->config.sandboxes, &call->owner, id, query, log_line, logs_read,
+		l);
 }
 
 /* Oldest first, from `start` (ms) on. */

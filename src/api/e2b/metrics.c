@@ -64,7 +64,7 @@ void e2b_metrics(struct api_call *call)
 
 	if (e2b_id(call, &id) < 0 || api_query_range(call, &start, &end) < 0)
 		return;
-	page.sb = sandbox_find_any(call->api->config.sandboxes, call->key.team_id, id);
+	page.sb = sandbox_find_any(call->api->config.sandboxes, &call->owner, id);
 	if (!page.sb) {
 		e2b_not_found(call, id);
 		return;
@@ -73,7 +73,7 @@ void e2b_metrics(struct api_call *call)
 	page.to_us = (end + 1) * 1000000 - 1; /* the whole last second */
 	jsonw_init(&page.w, &body);
 	jsonw_array(&page.w, NULL);
-	sandbox_each_sample(call->api->config.sandboxes, call->key.team_id, id, take_sample, &page);
+	sandbox_each_sample(call->api->config.sandboxes, &call->owner, id, take_sample, &page);
 	jsonw_end_array(&page.w);
 	api_reply_json(call, 200, &body);
 }
@@ -93,10 +93,10 @@ static int write_last_samples(struct api_call *call, struct str ids, struct metr
 			return -E2BIG;
 		}
 		page->last.at_us = 0;
-		page->sb = sandbox_find_any(call->api->config.sandboxes, call->key.team_id, id);
+		page->sb = sandbox_find_any(call->api->config.sandboxes, &call->owner, id);
 		if (!page->sb || map_put(&seen, str_of(page->sb->id), page))
 			continue;
-		sandbox_each_sample(call->api->config.sandboxes, call->key.team_id, id, take_sample,
+		sandbox_each_sample(call->api->config.sandboxes, &call->owner, id, take_sample,
 			page);
 		if (page->last.at_us)
 			write_sample(&page->w, page->sb->id, page->sb, &page->last);

@@ -60,6 +60,26 @@ static size_t read_all(const struct api_call *call, const struct json_list *list
 	return n;
 }
 
+/* What the kernel does not count is not given out again once it is too much: what is in the volume
+ * can still be removed, through its content. Answers 429 itself. */
+static int check_room(struct api_call *call, const struct sandbox_options *options)
+{
+	struct volume_book *volumes = call->api->config.volumes;
+
+	for (size_t i = 0; i < options->n_mounts; i++) {
+		const struct volume *v = volume_find(volumes, call->key.team_id,
+			str_of(options->mounts[i].volume_id));
+		struct err e = { 0 };
+
+		if (!v || volume_check_room(volumes, v, 0, &e) >= 0)
+			continue;
+		e.code = -EDQUOT;
+		api_fail(call, &e);
+		return e.code;
+	}
+	return 0;
+}
+
 int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 	struct sandbox_options *options)
 {
@@ -68,6 +88,11 @@ int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 
 	if (list->n == 0)
 		return 0;
+	if (!api_may(call, ACCESS_VOLUMES)) {
+		api_fail_as(call, 403, "missing_scope",
+			"volumes are mounted, and this key lacks the scope volumes", NULL);
+		return -EPERM;
+	}
 	mounts = list->n > SANDBOX_MAX_MOUNTS
 			 ? NULL
 			 : arena_alloc(http_arena(call->x), list->n * sizeof *mounts);
@@ -78,7 +103,7 @@ int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 	options->n_mounts = read_all(call, list, mounts, &wrong);
 	options->mounts = mounts;
 	if (wrong.n == 0)
-		return 0;
+		return check_room(call, options);
 	api_fail_status(call, 400, buf_str(&wrong).p);
 	return -EINVAL;
 }

@@ -88,6 +88,23 @@ static int check(struct arena *arena, struct str raw, const struct network_in *i
 	return policy_parse(arena, raw, in->internet, &policy, e);
 }
 
+struct rules_in {
+	struct str rules;
+};
+
+/* In the value's own text after it was decoded: an escape does not hide it. */
+static bool names_secret(struct arena *arena, struct str raw)
+{
+	static const struct json_field fields[] = { JSON_FIELD(struct rules_in, rules, "rules",
+		JSON_RAW, .flags = JSON_NULLABLE) };
+	static const struct json_shape shape =
+		JSON_SHAPE(struct rules_in, fields, .ignore_unknown = true);
+	struct rules_in in = { 0 };
+
+	return json_decode(arena, raw, &shape, &in, NULL) < 0 ||
+	       (in.rules.n && memmem(in.rules.p, in.rules.n, "${e2b.secrets.", 14));
+}
+
 int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *ret)
 {
 	struct network_in in;
@@ -111,9 +128,16 @@ int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *
 		api_fail_status(call, 403, "egressProxy is not offered by this server");
 		return -EPERM;
 	}
+	if (!api_may(call, ACCESS_SECRETS_USE) && names_secret(http_arena(call->x), raw)) {
+		api_fail_as(call, 403, "missing_scope",
+			"network.rules name a secret, and this key lacks the scope secrets:use",
+			NULL);
+		return -EPERM;
+	}
 	*ret = (struct e2b_network){ .is_private =
 					     in.public_traffic.is_set && !in.public_traffic.value,
 		.mask_host = in.mask_host,
+		.https_ports = in.https_ports,
 		.internet = in.internet };
 	return 0;
 }
@@ -170,10 +194,10 @@ void e2b_network_put(struct api_call *call)
 
 	if (e2b_id(call, &id) < 0 || e2b_network_read(call, body, &network) < 0)
 		return;
-	sb = sandbox_find_any(call->api->config.sandboxes, call->key.team_id, id);
+	sb = sandbox_find_any(call->api->config.sandboxes, &call->owner, id);
 	if (merge(http_arena(call->x), sb ? sb->options.network : STR_NONE, body, &merged) < 0)
 		api_fail_status(call, 400, "validation error: network: too large");
 	else
-		sandbox_set_network(call->api->config.sandboxes, call->key.team_id, id,
-			network.internet, buf_str(&merged), api_done_empty, call);
+		sandbox_set_network(call->api->config.sandboxes, &call->owner, id, network.internet,
+			buf_str(&merged), api_done_empty, call);
 }

@@ -30,8 +30,9 @@ struct team_walk {
 static void add_team_load(void *arg, const struct access_team *team)
 {
 	struct team_walk *walk = arg;
+	struct sandbox_owner owner = { .team_id = team->id };
 
-	sandbox_each(walk->call->api->config.sandboxes, team->id, add_load, &walk->load);
+	sandbox_each(walk->call->api->config.sandboxes, &owner, add_load, &walk->load);
 }
 
 /* Of the time since the last look; of the time since boot at the first. */
@@ -187,9 +188,10 @@ void e2b_nodes_set(struct api_call *call)
 static void count_team(void *arg, const struct access_team *team)
 {
 	struct team_walk *walk = arg;
+	struct sandbox_owner owner = { .team_id = team->id };
 
 	walk->load = (struct load){ 0 };
-	sandbox_each(walk->call->api->config.sandboxes, team->id, add_load, &walk->load);
+	sandbox_each(walk->call->api->config.sandboxes, &owner, add_load, &walk->load);
 	if (walk->load.sandboxes)
 		jsonw_int(walk->w, team->id, walk->load.sandboxes);
 }
@@ -253,15 +255,17 @@ void e2b_admin_kill(struct api_call *call)
 {
 	const struct access_team *team = e2b_admin_team(call);
 	struct sandbox_book *book = call->api->config.sandboxes;
+	struct sandbox_owner owner = { 0 };
 	struct killing *k;
 
 	if (!team)
 		return;
+	owner.team_id = team->id;
 	k = XNEW(struct killing);
 	k->call = call;
 	k->cap = sandbox_count(book);
 	k->ids = xcalloc(k->cap + 1, SANDBOX_ID_SIZE);
-	sandbox_each(book, team->id, note_id, k);
+	sandbox_each(book, &owner, note_id, k);
 	k->waiting = (int64_t)k->n;
 	if (k->n == 0) {
 		reply_counts(call, "killedCount", 0, 0);
@@ -270,7 +274,7 @@ void e2b_admin_kill(struct api_call *call)
 		return;
 	}
 	for (size_t i = 0, n = k->n; i < n; i++)
-		sandbox_kill(book, team->id, str_of(k->ids[i]), "admin", one_killed, k);
+		sandbox_kill(book, &owner, str_of(k->ids[i]), "admin", one_killed, k);
 }
 
 /* Templates are made outside the server, so no build ever runs here. */

@@ -36,7 +36,8 @@ static void write_token(struct api_call *call, struct jsonw *w, const struct san
 {
 	char token[SANDBOX_TOKEN_SIZE];
 
-	if (!sb->secure)
+	/* It opens everything inside: a key that may not do that does not get it. */
+	if (!sb->secure || !api_may(call, ACCESS_EXECUTE | ACCESS_FILES))
 		return;
 	sandbox_token(call->api->config.sandboxes, sb->id, token);
 	jsonw_strz(w, "envdAccessToken", token);
@@ -54,7 +55,7 @@ void e2b_write_sandbox(struct api_call *call, struct jsonw *w, const char *key,
 	jsonw_strz(w, "clientID", E2B_CLIENT_ID);
 	jsonw_strz(w, "envdVersion", E2B_ENVD_VERSION);
 	write_token(call, w, sb);
-	if (sb->options.is_private) {
+	if (sb->options.is_private && api_may(call, ACCESS_EXECUTE)) {
 		sandbox_traffic_token(call->api->config.sandboxes, sb->id, token);
 		jsonw_strz(w, "trafficAccessToken", token);
 	} else {

@@ -52,8 +52,8 @@ void e2b_snapshot_create(struct api_call *call)
 	if (e2b_id(call, &id) < 0 || api_decode(call, &snapshot_shape, &in, true) < 0 ||
 		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0))
 		return;
-	sandbox_snapshot(call->api->config.sandboxes, call->key.team_id, id, name.clean,
-		call->key.id, snapshot_made, call);
+	sandbox_snapshot(call->api->config.sandboxes, &call->owner, id, name.clean, call->key.id,
+		snapshot_made, call);
 }
 
 /* ---- list ---- */
@@ -124,7 +124,7 @@ void e2b_snapshot_list(struct api_call *call)
 		return;
 	jsonw_init(&page.w, &body);
 	jsonw_array(&page.w, NULL);
-	sandbox_each_snapshot(call->api->config.sandboxes, call->key.team_id, list_one, &page);
+	sandbox_each_snapshot(call->api->config.sandboxes, &call->owner, list_one, &page);
 	jsonw_end_array(&page.w);
 	map_done(&page.seen);
 	if (page.has_more)
@@ -202,6 +202,6 @@ void e2b_fork(struct api_call *call)
 	f->body = BUF_INIT(1 << 20);
 	jsonw_init(&f->w, &f->body);
 	jsonw_array(&f->w, NULL);
-	sandbox_fork(call->api->config.sandboxes, call->key.team_id, id, &how, forked_one,
-		forked_all, f);
+	sandbox_fork(call->api->config.sandboxes, &call->owner, id, &how, forked_one, forked_all,
+		f);
 }

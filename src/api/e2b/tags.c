@@ -53,8 +53,8 @@ void e2b_tags_list(struct api_call *call)
 	jsonw_array(&page.w, NULL);
 	if (found.snap) {
 		page.snap = found.snap;
-		sandbox_each_snapshot(call->api->config.sandboxes, call->key.team_id,
-			list_snapshot_tag, &page);
+		sandbox_each_snapshot(call->api->config.sandboxes, &call->owner, list_snapshot_tag,
+			&page);
 	} else {
 		template_build_id(&found.t, build);
 		page.build_id = build;

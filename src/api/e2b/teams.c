@@ -36,7 +36,7 @@ static int read_range(struct api_call *call, int64_t *from_us, int64_t *to_us)
 {
 	int64_t now_s = time_wall_us() / 1000000, from_s = now_s - WEEK_S, to_s = now_s;
 
-	if (!str_is(call->params[0], call->key.team_id)) {
+	if (!str_is(call->params[0], call->key.team_id) || call->key.agent_id[0]) {
 		api_fail_status(call, 403, "you have no access to this team's metrics");
 		return -EPERM;
 	}

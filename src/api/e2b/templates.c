@@ -148,8 +148,7 @@ int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_templ
 		api_fail(call, &e);
 		return r;
 	}
-	ret->snap =
-		sandbox_newest_snapshot(call->api->config.sandboxes, call->key.team_id, name.clean);
+	ret->snap = sandbox_newest_snapshot(call->api->config.sandboxes, &call->owner, name.clean);
 	if (ret->snap)
 		return 0;
 	r = template_find(call->api->config.templates, name.clean, &ret->t, &e);
@@ -267,10 +266,11 @@ static void count_use(void *arg, const struct sandbox *sb)
 /* A directory is the operator's, and the server has no right to remove it. */
 static void refuse_delete(struct api_call *call, const struct template *t)
 {
+	struct sandbox_owner team = { .team_id = call->key.team_id };
 	struct in_use use = { t->id, 0 };
 	struct err e = { 0 };
 
-	sandbox_each(call->api->config.sandboxes, call->key.team_id, count_use, &use);
+	sandbox_each(call->api->config.sandboxes, &team, count_use, &use);
 	if (use.n)
 		(void)err_set(&e, -EINVAL,
 			"template '%s' cannot be deleted: %" PRId64 " sandboxes are based on it",
@@ -290,8 +290,8 @@ void e2b_templates_delete(struct api_call *call)
 	if (e2b_template_find(call, call->params[0], &found) < 0)
 		return;
 	if (found.snap)
-		sandbox_delete_snapshot(call->api->config.sandboxes, call->key.team_id,
-			call->params[0], call->key.id, api_done_empty, call);
+		sandbox_delete_snapshot(call->api->config.sandboxes, &call->owner, call->params[0],
+			call->key.id, api_done_empty, call);
 	else
 		refuse_delete(call, &found.t);
 }

@@ -1,13 +1,18 @@
 /* Volumes: the control plane. What is in them: volume-content.c. */
 #include "api/e2b/e2b.h"
 
-static void write_volume(struct jsonw *w, const struct volume *v, const char *token)
+static void write_volume(struct jsonw *w, const struct volume *v, const char *token,
+	const struct volume_use *use)
 {
 	jsonw_object(w, NULL);
 	jsonw_strz(w, "volumeID", v->id);
 	jsonw_strz(w, "name", v->name);
 	if (token)
 		jsonw_strz(w, "token", token);
+	if (use && use->used_bytes >= 0)
+		jsonw_int(w, "usedBytes", use->used_bytes);
+	if (use)
+		jsonw_int(w, "sizeLimitMB", use->most_bytes >> 20);
 	jsonw_end_object(w);
 }
 
@@ -15,17 +20,19 @@ static void reply_volume(struct api_call *call, int status, const struct volume 
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	char token[VOLUME_TOKEN_SIZE];
+	struct volume_use use;
 	struct jsonw w;
 
 	volume_token(call->api->config.volumes, v->id, token);
+	volume_use(call->api->config.volumes, v, &use);
 	jsonw_init(&w, &body);
-	write_volume(&w, v, token);
+	write_volume(&w, v, token, &use);
 	api_reply_json(call, status, &body);
 }
 
 static void list_one(void *arg, const struct volume *v)
 {
-	write_volume(arg, v, NULL);
+	write_volume(arg, v, NULL, NULL);
 }
 
 void e2b_volumes_list(struct api_call *call)

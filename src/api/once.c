@@ -1,0 +1,197 @@
+/* Idempotency-Key: a client that does not know whether its request arrived sends it again, with the
+ * same key, and gets the answer of the first. Who asks while the first is still under way waits for
+ * it. Only success is remembered: what failed may be tried again. By which request a sandbox was
+ * made stands in its row, so that also the next server knows it: who lost its answer to a crash
+ * gets the sandbox that it asked for. */
+#include "api/v1/v1.h"
+
+enum {
+	REMEMBER_MS = 10 * 60 * 1000,
+	MAX_REMEMBERED = 10000,
+	MAX_KEY = 255,
+	MAX_BODY = 256 << 10, /* a larger answer is made anew */
+	MAX_BYTES = 64 << 20, /* of all of them */
+};
+
+struct once {
+	struct list node;          /* oldest first */
+	char name[API_ONCE_SIZE];  /* of whose, what and the key */
+	uint8_t body[SHA256_SIZE]; /* what was asked */
+	struct api_call *first;    /* NULL: answered */
+	struct api_call *waiting;  /* a chain by call->next_waiting */
+	int64_t until_ms;
+	int status;
+	struct buf answer;
+};
+
+static void once_free(struct api *api, struct once *once)
+{
+	(void)map_remove(&api->once.by_name, str_of(once->name));
+	list_remove(&once->node);
+	api->once.bytes -= once->answer.n;
+	buf_done(&once->answer);
+	free(once);
+}
+
+void once_done(struct api *api)
+{
+	LIST_EACH(&api->once.all, node)
+	once_free(api, container_of(node, struct once, node));
+	map_done(&api->once.by_name);
+}
+
+/* Those whose time is up, and of too many the oldest; never one that somebody waits for. */
+static void sweep(struct api *api, int64_t now_ms)
+{
+	LIST_EACH(&api->once.all, node)
+	{
+		struct once *once = container_of(node, struct once, node);
+
+		if (once->until_ms > now_ms && api->once.by_name.n < MAX_REMEMBERED &&
+			api->once.bytes < MAX_BYTES)
+			break;
+		if (!once->first)
+			once_free(api, once);
+	}
+}
+
+static bool key_is_sane(struct str key)
+{
+	if (key.n == 0 || key.n > MAX_KEY)
+		return false;
+	for (size_t i = 0; i < key.n; i++)
+		if (key.p[i] < '!' || key.p[i] > '~')
+			return false;
+	return true;
+}
+
+/* The same key from another team or agent, or to another path, is another one. */
+static void name_it(const struct api_call *call, struct str key, char out[API_ONCE_SIZE])
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
+	uint8_t digest[SHA256_SIZE];
+
+	(void)buf_printf(&text, "%s\n%s\n%.*s\n%.*s\n%.*s", call->key.team_id, call->key.agent_id,
+		STR_ARG(http_method(call->x)), STR_ARG(http_path(call->x)), STR_ARG(key));
+	sha256(text.p, text.n, digest);
+	hex_encode(digest, sizeof digest, out);
+}
+
+static void answer_again(struct api_call *call, int status, struct str body)
+{
+	api_note_answer(call, status); /* it has no `once` of its own */
+	http_add_header(call->x, "Idempotent-Replayed", STR("true"));
+	http_reply(call->x, status, body.n ? "application/json; charset=utf-8" : NULL, body);
+}
+
+static void fail_mismatch(struct api_call *call)
+{
+	api_fail_as(call, 422, "idempotency_mismatch",
+		"this Idempotency-Key was used with another body",
+		"use a new key for every new request");
+}
+
+static bool join(struct api_call *call, struct once *once, const uint8_t body[SHA256_SIZE])
+{
+	if (memcmp(once->body, body, SHA256_SIZE) != 0) {
+		fail_mismatch(call);
+	} else if (once->first) {
+		call->next_waiting = once->waiting;
+		once->waiting = call;
+	} else {
+		answer_again(call, once->status, buf_str(&once->answer));
+	}
+	return true;
+}
+
+/* Made by the server before this one, for the same request. */
+static bool find_made(struct api_call *call, const uint8_t body[SHA256_SIZE])
+{
+	char digest[2 * SHA256_SIZE + 1];
+	const struct sandbox *sb = sandbox_find_request(call->api->config.sandboxes, &call->owner,
+		str_of(call->once_name));
+
+	hex_encode(body, SHA256_SIZE, digest);
+	(void)snprintf(call->once_request, sizeof call->once_request, "%s %s", call->once_name,
+		digest);
+	if (!sb || sb->started_us < time_wall_us() - REMEMBER_MS * 1000LL)
+		return false;
+	if (!str_is(sb->options.request, call->once_request)) {
+		fail_mismatch(call);
+		return true;
+	}
+	http_add_header(call->x, "Idempotent-Replayed", STR("true"));
+	if (call->is_v1)
+		v1_reply_sandbox(call, 201, sb);
+	else
+		e2b_reply_sandbox(call, 201, sb);
+	return true;
+}
+
+bool once_begin(struct api_call *call)
+{
+	struct str key = http_header(call->x, "Idempotency-Key");
+	struct api *api = call->api;
+	uint8_t body[SHA256_SIZE];
+	struct once *once;
+
+	if (!key.p)
+		return false;
+	if (!key_is_sane(key)) {
+		api_fail_status(call, 400,
+			"Idempotency-Key must be 1 to 255 visible ASCII characters");
+		return true;
+	}
+	sweep(api, time_now_ms());
+	name_it(call, key, call->once_name);
+	sha256(call->body.p, call->body.n, body);
+	once = map_get(&api->once.by_name, str_of(call->once_name));
+	if (once)
+		return join(call, once, body);
+	if (find_made(call, body))
+		return true;
+	once = XNEW(struct once);
+	once->first = call;
+	once->until_ms = time_now_ms() + REMEMBER_MS;
+	once->answer = BUF_INIT(MAX_BODY);
+	memcpy(once->name, call->once_name, sizeof once->name);
+	memcpy(once->body, body, sizeof once->body);
+	list_append(&api->once.all, &once->node);
+	(void)map_put(&api->once.by_name, str_of(once->name), once);
+	call->once = once;
+	return false;
+}
+
+void once_answered(struct api_call *call, int status, struct str body)
+{
+	struct once *once = TAKE(call->once);
+
+	if (!once)
+		return;
+	once->first = NULL;
+	for (struct api_call *next, *other = TAKE(once->waiting); other; other = next) {
+		next = other->next_waiting;
+		answer_again(other, status, body);
+	}
+	once->status = status;
+	if (status >= 300 || buf_add_str(&once->answer, body) < 0)
+		once_free(call->api, once);
+	else
+		call->api->once.bytes += once->answer.n;
+}
+
+void once_streamed(struct api_call *call)
+{
+	struct once *once = TAKE(call->once);
+
+	if (!once)
+		return;
+	for (struct api_call *next, *other = TAKE(once->waiting); other; other = next) {
+		next = other->next_waiting;
+		api_fail_as(other, 409, "not_repeatable",
+			"the first request with this Idempotency-Key is answered by a stream",
+			"ask for its outcome by the id that the stream gave");
+	}
+	once->first = NULL;
+	once_free(call->api, once);
+}

@@ -1,0 +1,437 @@
+"""Who may what over both surfaces: scopes, agents that see only their own, rotation, quotas and the queue.
+Each class has a server of its own."""
+import concurrent.futures
+import json
+import os
+import pathlib
+import socket
+import tempfile
+import time
+import unittest
+import uuid
+
+from harness.server import Server
+from harness.v1 import Api
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+TOKEN = 'the-operator-of-this-test'
+SCOPES = ['sandboxes:read', 'sandboxes:write', 'execute', 'files', 'templates', 'volumes', 'secrets:use',
+          'secrets', 'keys', 'audit', 'usage', 'admin']
+
+
+class Case(unittest.TestCase):
+    OPTIONS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-access-')
+        cls.addClassCleanup(scratch.cleanup)
+        cls.scratch = pathlib.Path(scratch.name)
+        cls.scratch.chmod(0o755)
+        (cls.scratch / 'token').write_text(TOKEN)
+        cls.server = Server(BUILD, cls.scratch, '--pool', '2', '--stop-sandboxes', '--admin-token-file',
+                            cls.scratch / 'token', *cls.OPTIONS)
+        cls.addClassCleanup(cls.server.stop)
+        cls.server.start()
+        cls.api = Api(cls.server)
+        cls.operator = Api(cls.server, operator=TOKEN)
+
+    def tearDown(self):
+        self.assertEqual(self.server.sanitizer_findings(), '')
+
+    def make(self, api=None, **body):
+        made = (api or self.api).ask('POST', '/sandboxes', body)
+        self.addCleanup(self.api.call, 'DELETE', f"/sandboxes/{made['id']}")
+        return made['id']
+
+    def told(self, api, *call, **more):
+        answer = api.call(*call, **more)
+        return answer.status, (answer.json() if answer.body else {}).get('code')
+
+
+class Scopes(Case):
+    def test_every_route_asks_for_its_scope_and_for_nothing_else(self):
+        """As the document says: with that scope it is not 403, with all others it is."""
+        document = self.api.ask('GET', '/openapi.json')
+        keys = {}
+
+        def key_with(scopes):
+            if scopes not in keys:
+                keys[scopes] = self.api.key_for(scopes=sorted(scopes))[0]
+            return keys[scopes]
+
+        checked = 0
+        for path, item in document['paths'].items():
+            for method, operation in item.items():
+                if operation.get('security') == []:
+                    continue
+                scopes = frozenset(operation['x-scope'].split())
+                where = path.replace('{id}', 'i' + '0' * 20).replace('{name}', 'none').replace('{n}', '1')
+                if path == '/events':
+                    where += '?format=json'
+                without = key_with(frozenset(SCOPES) - scopes)
+                self.assertEqual(self.told(without, method.upper(), where), (403, 'missing_scope'), (method, path))
+                with_it = key_with(scopes).call(method.upper(), where)
+                self.assertNotEqual(with_it.status, 403, (method, path, with_it.body))
+                checked += 1
+        self.assertGreater(checked, 20)
+
+    def test_e2bs_routes_ask_too(self):
+        reader = self.api.key_for(scopes=['sandboxes:read'])[0]
+        writer = self.api.key_for(scopes=['sandboxes:write'])[0]
+        box = self.make()
+        for api, method, path, body, status in (
+                (reader, 'GET', '/v2/sandboxes', None, 200), (reader, 'GET', f'/sandboxes/{box}', None, 200),
+                (reader, 'POST', '/v2/sandboxes', {'templateID': 'base'}, 403),
+                (reader, 'DELETE', f'/sandboxes/{box}', None, 403), (reader, 'GET', '/api-keys', None, 403),
+                (reader, 'GET', '/secrets', None, 403), (reader, 'GET', '/volumes', None, 403),
+                (reader, 'POST', f'/sandboxes/{box}/pause', {}, 403),
+                (reader, 'PUT', f'/sandboxes/{box}/network', {}, 403),
+                (writer, 'GET', '/v2/sandboxes', None, 403),
+                (writer, 'POST', f'/sandboxes/{box}/timeout', {'timeout': 300}, 204)):
+            answer = api.raw(method, path, None if body is None else json.dumps(body),
+                             {'Content-Type': 'application/json'})
+            self.assertEqual(answer.status, status, (method, path, answer.body))
+
+    def test_what_opens_a_sandbox_is_not_shown_to_who_may_not_use_it(self):
+        box = self.make()
+        for scopes, sees in ((['sandboxes:read'], False), (['sandboxes:read', 'execute'], False),
+                             (['sandboxes:read', 'execute', 'files'], True)):
+            api = self.api.key_for(scopes=scopes)[0]
+            self.assertEqual(api.ask('GET', f'/sandboxes/{box}')['access'] is not None, sees)
+            self.assertEqual('envdAccessToken' in api.raw('GET', f'/sandboxes/{box}').json(), sees)
+
+    def test_secrets_are_used_only_with_their_scope(self):
+        self.api.ask('PUT', '/secrets/scoped', {'value': 'some-value'})
+        api = self.api.key_for(scopes=['sandboxes:write', 'files'])[0]
+        self.assertEqual(self.told(api, 'POST', '/sandboxes', {'secrets': {'A': 'scoped'}}), (403, 'missing_scope'))
+        rules = {'rules': {'example.com': [{'transform': {'headers': {'X': '${e2b.secrets.scoped}'}}}]},
+                 'allowOut': ['example.com'], 'denyOut': ['0.0.0.0/0']}
+        self.assertEqual(self.told(api, 'POST', '/sandboxes', {'network': rules}), (403, 'missing_scope'))
+        box = self.make(api)
+        hidden = json.dumps(rules).replace('${', '\\u0024{')
+        self.assertEqual(api.raw('PUT', f'/sandboxes/{box}/network', hidden).status, 403)
+
+    def test_volumes_are_mounted_only_with_their_scope(self):
+        volume = self.api.raw('POST', '/volumes', json.dumps({'name': 'scoped'})).json()
+        self.addCleanup(self.api.raw, 'DELETE', f"/volumes/{volume['volumeID']}")
+        agent = self.api.key_for(agent_id='no-volumes')[0]
+        self.assertEqual(self.told(agent, 'POST', '/sandboxes', {'volumes': [{'name': 'scoped', 'path': '/v'}]}),
+                         (403, 'missing_scope'))
+        self.make(volumes=[{'name': 'scoped', 'path': '/v'}])
+
+    def test_a_key_gives_away_no_more_than_it_has(self):
+        maker, made = self.api.key_for(scopes=['keys', 'files'], expires_in=1000)
+        self.assertEqual(self.told(maker, 'POST', '/keys', {'name': 'x', 'scopes': ['execute']}),
+                         (403, 'missing_scope'))
+        self.assertEqual(self.told(maker, 'POST', '/keys', {'name': 'x', 'scopes': ['files'], 'expires_in': 5000}),
+                         (403, 'outlives_its_maker'))
+        child = maker.ask('POST', '/keys', {'name': 'x'})
+        self.assertEqual((sorted(child['scopes']), child['expires_at']), (['files', 'keys'], made['expires_at']))
+        e2b = maker.raw('POST', '/api-keys', json.dumps({'name': 'y'})).json()
+        mine = {key['id']: key for key in self.api.ask('GET', '/keys')['items']}[e2b['id']]
+        self.assertEqual((sorted(mine['scopes']), mine['expires_at']), (['files', 'keys'], made['expires_at']))
+        first = [key for key in self.api.ask('GET', '/keys')['items'] if key['name'] == 'first'][0]
+        self.assertEqual(self.told(maker, 'POST', f"/keys/{first['id']}/rotate"), (403, 'missing_scope'))
+
+    def test_what_is_no_key(self):
+        for body, status in (({}, 400), ({'name': ''}, 400), ({'name': 'x', 'scopes': ['fly']}, 400),
+                             ({'name': 'x', 'agent_id': 'a b'}, 400), ({'name': 'x', 'expires_in': 0}, 400),
+                             ({'name': 'x', 'agent_id': 'a', 'scopes': ['keys']}, 422),
+                             ({'name': 'x', 'agent_id': 'a', 'scopes': ['admin', 'files']}, 422)):
+            self.assertEqual(self.api.call('POST', '/keys', body).status, status, body)
+
+
+class Keys(Case):
+    def test_rotated_with_an_overlap_both_work_then_only_the_new_one(self):
+        old, made = self.api.key_for(agent_id='rotated', scopes=['sandboxes:read'])
+        answer = self.api.call('POST', f"/keys/{made['id']}/rotate", {'overlap_s': 2})
+        self.assertEqual((answer.status, answer.headers['Cache-Control']), (201, 'no-store'), answer.body)
+        new = Api(self.server, answer.json()['key'])
+        self.assertEqual((answer.json()['agent_id'], answer.json()['scopes']), ('rotated', ['sandboxes:read']))
+        self.assertEqual([api.call('GET', '/sandboxes').status for api in (old, new)], [200, 200])
+        listed = {key['id']: key for key in self.api.ask('GET', '/keys')['items']}
+        self.assertEqual((listed[made['id']]['state'], listed[made['id']]['replaced_by']),
+                         ('rotated', answer.json()['id']))
+        self.assertEqual(self.told(self.api, 'POST', f"/keys/{made['id']}/rotate"), (409, 'conflict'))
+        time.sleep(2.2)
+        self.assertEqual(self.told(old, 'GET', '/sandboxes'), (401, 'key_expired'))
+        self.assertEqual(old.raw('GET', '/v2/sandboxes').status, 401)
+        self.assertEqual(new.call('GET', '/sandboxes').status, 200)
+        listed = {key['id']: key for key in self.api.ask('GET', '/keys')['items']}
+        self.assertEqual(listed[made['id']]['state'], 'expired')
+
+    def test_a_key_ends_by_itself_also_over_a_restart(self):
+        short, _ = self.api.key_for(expires_in=2)
+        self.assertEqual(short.call('GET', '/sandboxes').status, 200)
+        self.server.stop()
+        self.server.start()
+        time.sleep(2)
+        self.assertEqual(self.told(short, 'GET', '/sandboxes'), (401, 'key_expired'))
+
+    def test_revoked_at_once(self):
+        key, made = self.api.key_for()
+        self.assertEqual(self.api.call('DELETE', f"/keys/{made['id']}").status, 204)
+        self.assertEqual(self.told(key, 'GET', '/sandboxes'), (401, 'unauthorized'))
+        self.assertEqual(self.told(self.api, 'DELETE', f"/keys/{made['id']}"), (404, 'not_found'))
+        self.assertEqual(self.told(self.api, 'POST', f'/keys/{uuid.uuid4()}/rotate'), (404, 'not_found'))
+
+    def test_no_key_stands_in_the_log_or_on_the_disk(self):
+        made = self.api.ask('POST', '/keys', {'name': 'planted'})
+        new = self.api.ask('POST', f"/keys/{made['id']}/rotate", {'overlap_s': 0})
+        for text in (made['key'], new['key']):
+            self.assertNotIn(text, self.server.log.read_text(errors='replace'))
+            for path in self.server.data.rglob('state/*'):
+                if path.is_file():
+                    self.assertNotIn(text.encode(), path.read_bytes(), path)
+
+
+class Log(Case):
+    OPTIONS = ('--log-level', 'debug')
+
+    def test_every_answer_stands_in_the_finest_log_by_its_request_id(self):
+        agent, _ = self.api.key_for(agent_id='logged')
+        agent.call('GET', '/sandboxes', headers={'X-Request-Id': 'find-me-again'})
+        line = [text for text in self.server.log.read_text().splitlines() if 'request_id=find-me-again' in text]
+        self.assertEqual(len(line), 1)
+        for word in ('method=GET', 'status=200', 'agent_id=logged', 'path=/api/v1/sandboxes'):
+            self.assertIn(word, line[0].replace('"', ''))
+
+
+class Agents(Case):
+    """What one agent's key finds of another's: nothing, on every route of both surfaces."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.mine, _ = cls.api.key_for(agent_id='mine')
+        cls.other, _ = cls.api.key_for(agent_id='other', scopes=[
+            'sandboxes:read', 'sandboxes:write', 'execute', 'files', 'secrets:use', 'audit', 'usage', 'templates'])
+
+    def test_sandboxes_are_the_keys_agents_on_both_surfaces(self):
+        v1 = self.make(self.mine)
+        e2b = self.mine.raw('POST', '/v2/sandboxes', json.dumps({'templateID': 'base'})).json()['sandboxID']
+        self.addCleanup(self.api.call, 'DELETE', f'/sandboxes/{e2b}')
+        for box in (v1, e2b):
+            self.assertEqual(self.api.ask('GET', f'/sandboxes/{box}')['agent_id'], 'mine')
+        self.assertEqual({b['id'] for b in self.mine.ask('GET', '/sandboxes')['items']}, {v1, e2b})
+        self.assertEqual({b['sandboxID'] for b in self.mine.raw('GET', '/v2/sandboxes').json()}, {v1, e2b})
+        self.assertEqual(self.other.ask('GET', '/sandboxes')['items'], [])
+        self.assertEqual(self.other.raw('GET', '/v2/sandboxes').json(), [])
+        self.assertEqual(self.other.raw('GET', '/sandboxes').json(), [])
+        self.assertEqual(self.other.ask('GET', '/sandboxes?agent_id=mine&state=ended,running,paused')['items'], [])
+        self.assertEqual(self.told(self.other, 'POST', '/sandboxes', {'agent_id': 'mine'}), (403, 'not_your_agent'))
+        body = {'templateID': 'base', 'metadata': {'atoll.agent_id': 'mine'}}
+        self.assertEqual(self.other.raw('POST', '/v2/sandboxes', json.dumps(body)).status, 403)
+
+    def test_e2bs_metadata_names_agent_and_task(self):
+        body = {'templateID': 'base', 'metadata': {'atoll.agent_id': 'told', 'atoll.task_id': 't9', 'k': 'v'}}
+        box = self.api.raw('POST', '/sandboxes', json.dumps(body)).json()['sandboxID']
+        self.addCleanup(self.api.call, 'DELETE', f'/sandboxes/{box}')
+        told = self.api.ask('GET', f'/sandboxes/{box}')
+        self.assertEqual((told['agent_id'], told['task_id'], told['metadata']['k']), ('told', 't9', 'v'))
+        body['metadata']['atoll.agent_id'] = 'no name'
+        self.assertEqual(self.api.raw('POST', '/sandboxes', json.dumps(body)).status, 400)
+
+    def routes(self, document, box):
+        for path, item in document['paths'].items():
+            for method, operation in item.items():
+                if '/sandboxes/{id}' in path and operation.get('security') != []:
+                    yield method.upper(), path.replace('{id}', box).replace('{n}', '1')
+
+    def test_anothers_sandbox_does_not_exist_on_any_route(self):
+        box = self.make(self.mine, files=[{'path': '/tmp/mine', 'content': 'private'}])
+        ended = self.make(self.mine)
+        self.mine.call('DELETE', f'/sandboxes/{ended}')
+        bodies = {'extend': {'by': 5}, 'execute': {'shell': 'id'}, 'timeout': {'timeout': 5},
+                  'connect': {'timeout': 5}, 'network': {}, 'refreshes': {}}
+        checked = 0
+        for surface, prefix in ((self.api.ask('GET', '/openapi.json'), '/api/v1'),
+                                (self.api.raw('GET', '/openapi.json').json(), '')):
+            for target in (box, ended):
+                for method, path in self.routes(surface, target):
+                    if prefix == '' and target == ended and 'metrics' in path:
+                        continue
+                    query = '?path=/tmp/mine' if '/files' in path else ''
+                    body = json.dumps(bodies.get(path.rsplit('/', 1)[-1], {})) if method in ('POST', 'PUT') else None
+                    answer = self.other.raw(method, f'{prefix}{path}{query}', body,
+                                            {'Content-Type': 'application/json'})
+                    self.assertEqual(answer.status, 404, (method, prefix + path, answer.body))
+                    self.assertNotIn(b'private', answer.body)
+                    checked += 1
+        self.assertGreater(checked, 30)
+        metrics = self.other.raw('GET', f'/sandboxes/metrics?sandbox_ids={box}')
+        self.assertNotIn(box.encode(), metrics.body)
+        self.assertEqual(self.mine.ask('GET', f'/sandboxes/{box}')['state'], 'running')
+        self.assertEqual(self.mine.raw('GET', f'/api/v1/sandboxes/{box}/files?path=/tmp/mine').body, b'private')
+
+    def test_anothers_snapshot_cannot_be_started_deleted_or_taken_over(self):
+        box = self.make(self.mine)
+        name = f'mine{uuid.uuid4().hex[:6]}'
+        snap = self.mine.ask('POST', f'/sandboxes/{box}/snapshot', {'name': name})
+        self.addCleanup(self.api.raw, 'DELETE', f'/templates/{name}')
+        for which in (name, snap['snapshot'], snap['template_id']):
+            self.assertEqual(self.other.call('POST', '/sandboxes', {'template': which}).status, 404, which)
+            self.assertEqual(self.other.raw('DELETE', f'/templates/{which}').status, 404, which)
+        self.assertNotIn(name.encode(), self.other.raw('GET', '/snapshots').body)
+        self.assertIn(name.encode(), self.mine.raw('GET', '/snapshots').body)
+        own = self.make(self.other)
+        self.assertEqual(self.told(self.other, 'POST', f'/sandboxes/{own}/snapshot', {'name': name}),
+                         (409, 'conflict'))
+        self.make(self.mine, template=name)
+        team = self.make()
+        shared = f'team{uuid.uuid4().hex[:6]}'
+        self.api.ask('POST', f'/sandboxes/{team}/snapshot', {'name': shared})
+        self.make(self.other, template=shared)
+        self.assertEqual(self.other.raw('DELETE', f'/templates/{shared}').status, 404)
+        self.assertEqual(self.api.raw('DELETE', f'/templates/{shared}').status, 204)
+
+    def test_the_team_and_the_operator_see_all_and_another_team_would_not(self):
+        box = self.make(self.mine)
+        self.assertEqual(self.api.ask('GET', f'/sandboxes/{box}')['agent_id'], 'mine')
+        self.assertIn(box, {b['id'] for b in self.operator.ask('GET', '/sandboxes')['items']})
+        self.assertEqual(self.operator.ask('GET', f'/sandboxes/{box}')['id'], box)
+        team = self.api.ask('GET', '/quota')['team_id']
+        as_team = {'X-Team-ID': team}
+        self.assertEqual(self.operator.call('GET', '/quota', headers=as_team).status, 200)
+        self.assertEqual(self.operator.call('GET', '/quota').status, 400)
+        self.assertEqual(self.operator.call('POST', '/sandboxes', {}).status, 400)
+        self.assertEqual(self.operator.call('GET', '/sandboxes', headers={'X-Team-ID': 'nobody'}).status, 400)
+        self.assertEqual(Api(self.server, operator='wrong-token-of-a-length').call('GET', '/sandboxes').status, 401)
+        self.assertEqual(self.operator.call('DELETE', f'/sandboxes/{box}').status, 204)
+
+
+class Quota(Case):
+    OPTIONS = ('--quota', 'disk_mb=4096')
+
+    def setUp(self):
+        self.addCleanup(self.api.call, 'PUT', '/quota', {})
+        self.addCleanup(self.nobody_waits)
+
+    def nobody_waits(self):
+        """A client that has gone is given a second by the server, and some may have been served meanwhile."""
+        deadline = time.monotonic() + 30
+        while (used := self.api.ask('GET', '/quota')['used'])['waiting'] or used['sandboxes'] or used['paused']:
+            self.assertLess(time.monotonic(), deadline, used)
+            for box in self.api.ask('GET', '/sandboxes')['items']:
+                self.api.call('DELETE', f"/sandboxes/{box['id']}")
+            time.sleep(0.05)
+
+    def refused(self, says, **body):
+        answer = self.api.call('POST', '/sandboxes', body)
+        self.assertEqual((answer.status, answer.json()['code']), (429, 'quota_exceeded'), answer.body)
+        self.assertIn(says, answer.json()['message'])
+        self.assertGreaterEqual(int(answer.headers['Retry-After']), 1)
+        return answer
+
+    def test_each_kind_says_its_number(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 2, 'memory_mb': 700})
+        for _ in range(2):
+            self.make(memory_mb=256, disk_mb=256)
+        used = self.api.ask('GET', '/quota')
+        self.assertEqual(used['quota'], {'sandboxes': 2, 'per_minute': None, 'memory_mb': 700, 'disk_mb': 4096})
+        self.assertEqual((used['used']['sandboxes'], used['used']['memory_mb'], used['used']['disk_mb']), (2, 512, 512))
+        self.refused('2 sandboxes at once')
+        e2b = self.api.raw('POST', '/v2/sandboxes', json.dumps({'templateID': 'base'}))
+        self.assertEqual(e2b.status, 429, e2b.body)
+        self.api.ask('PUT', '/quota', {'memory_mb': 700})
+        self.refused('700 MiB of memory', memory_mb=256, disk_mb=256)
+        self.make(memory_mb=128, disk_mb=256)
+        self.api.ask('PUT', '/quota', {})
+        self.refused('4096 MiB of disk', memory_mb=128, disk_mb=4096)
+
+    def test_starts_in_a_minute(self):
+        self.api.ask('PUT', '/quota', {'per_minute': 2})
+        for _ in range(2):
+            self.make(disk_mb=128)
+        answer = self.refused('2 new sandboxes a minute', disk_mb=128)
+        self.assertGreater(int(answer.headers['Retry-After']), 30)
+
+    def test_forks_and_resumes_count(self):
+        box = self.make(disk_mb=128)
+        self.api.ask('POST', f'/sandboxes/{box}/pause')
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        other = self.make(disk_mb=128)
+        self.assertEqual(self.told(self.api, 'POST', f'/sandboxes/{box}/resume'), (429, 'quota_exceeded'))
+        self.assertEqual(self.api.call('POST', f'/sandboxes/{other}/fork').status, 429)
+
+    def test_who_waits_is_served_in_the_order_of_coming(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        first = self.make(disk_mb=128)
+        order = []
+
+        def wait(n):
+            answer = self.api.call('POST', '/sandboxes', {'wait': 30, 'disk_mb': 128})
+            if answer.status == 201:
+                order.append(n)
+                self.api.call('DELETE', f"/sandboxes/{answer.json()['id']}")
+            return answer.status
+
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            waiting = []
+            for n in range(5):
+                waiting.append(pool.submit(wait, n))
+                deadline = time.monotonic() + 10
+                while self.api.ask('GET', '/quota')['used']['waiting'] != n + 1:
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.01)
+            self.refused('others wait already', disk_mb=128)  # nobody goes before them
+            self.assertEqual(self.api.call('DELETE', f'/sandboxes/{first}').status, 204)
+            self.assertEqual([w.result() for w in waiting], [201] * 5)
+        self.assertEqual(order, sorted(order))
+
+    def test_waiting_ends_with_its_time_or_its_client(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        first = self.make(disk_mb=128)
+        began = time.monotonic()
+        self.refused('1 sandboxes at once', wait=1, disk_mb=128)
+        self.assertGreaterEqual(time.monotonic() - began, 0.9)
+        body = json.dumps({'wait': 60, 'disk_mb': 128}).encode()
+        link = socket.create_connection((self.server.host, self.server.port))
+        link.sendall(b'POST /api/v1/sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: ' + self.api.key.encode() +
+                     b'\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+        deadline = time.monotonic() + 10
+        while self.api.ask('GET', '/quota')['used']['waiting'] != 1:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        link.close()
+        while self.api.ask('GET', '/quota')['used']['waiting'] != 0:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+        self.api.call('DELETE', f'/sandboxes/{first}')
+        self.assertEqual(self.api.ask('GET', '/sandboxes')['items'], [])
+
+    def test_the_queue_is_bounded_and_others_are_not_held_up(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        self.make(disk_mb=128)
+        links = []
+        self.addCleanup(lambda: [link.close() for link in links])
+        body = json.dumps({'wait': 60, 'disk_mb': 128}).encode()
+        for _ in range(105):
+            link = socket.create_connection((self.server.host, self.server.port))
+            link.sendall(b'POST /api/v1/sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: ' + self.api.key.encode() +
+                         b'\r\nContent-Length: %d\r\n\r\n' % len(body) + body)
+            links.append(link)
+        deadline = time.monotonic() + 20
+        while self.api.ask('GET', '/quota')['used']['waiting'] != 100:
+            self.assertLess(time.monotonic(), deadline, self.api.ask('GET', '/quota'))
+            time.sleep(0.05)
+        began = time.monotonic()
+        self.assertEqual(self.api.call('GET', '/sandboxes').status, 200)
+        self.assertLess(time.monotonic() - began, 2)
+
+    def test_what_is_no_quota(self):
+        for body in ([], {'sandboxes': 0}, {'sandboxes': 'x'}, {'boxes': 1}, {'disk_mb': 10 ** 12}):
+            self.assertEqual(self.api.call('PUT', '/quota', body).status, 400, body)
+        lower = self.api.key_for(scopes=['sandboxes:read', 'sandboxes:write'])[0]
+        self.assertEqual(self.told(lower, 'PUT', '/quota', {}), (403, 'missing_scope'))
+
+    def test_it_holds_after_a_restart(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 7})
+        self.server.stop()
+        self.server.start()
+        self.assertEqual(self.api.ask('GET', '/quota')['quota']['sandboxes'], 7)
+
+
+if __name__ == '__main__':
+    unittest.main()
