@@ -276,9 +276,17 @@ def instances():
     return found
 
 
+def links(pid):
+    """What its descriptors lead to."""
+    for entry in os.listdir(f'/proc/{pid}/fd'):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f'/proc/{pid}/fd/{entry}')
+
+
 def footprint(server):
     """Numbers that must be again what they were: of the kernel, of the data directory, of our programs.
-    Other servers of this machine do not count."""
+    Other servers of this machine do not count, nor do connections to the database: there are up to five,
+    made when they are needed."""
     seen, own = kernel.snapshot(), instances()
     seen['cgroups'] = {path for path in seen['cgroups'] if path.split('/atoll/')[1].split('/')[0] in own}
     seen['loop devices'] = {loop for loop in seen['loop devices'] if f' {server.data}/' in loop}
@@ -288,7 +296,7 @@ def footprint(server):
     rules = subprocess.run(['nft', 'list', 'ruleset'], capture_output=True, text=True, check=False)
     counts['nft lines'] = len(rules.stdout.splitlines())
     for name, pid in (('server', server.process.pid), ('warden', warden_of(server.process.pid))):
-        counts[f'{name} descriptors'] = len(os.listdir(f'/proc/{pid}/fd'))
+        counts[f'{name} descriptors'] = len([link for link in links(pid) if 'atoll.db' not in link])
         status = pathlib.Path(f'/proc/{pid}/status').read_text()
         counts[f'{name} KiB'] = int(status.split('VmRSS:')[1].split()[0])
     return counts
