@@ -9,7 +9,7 @@ const server = 'python3 -c "import http.server as h; h.HTTPServer((\'127.0.0.1\'
 
 test('a pause keeps processes, memory, files and environment', async () => {
   await withSandbox({ envs: { KEPT: 'yes' } }, async sandbox => {
-    const counter = await sandbox.commands.run('i=0; while sleep 0.05; do i=$((i+1)); echo $i > /tmp/i; done', {
+    const counter = await sandbox.commands.run('i=0; while sleep 0.05; do i=$((i+1)); echo $i > /tmp/j; mv /tmp/j /tmp/i; done', {
       background: true,
     })
     await sandbox.files.write('kept.txt', 'still here')
