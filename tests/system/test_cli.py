@@ -363,7 +363,7 @@ class Run(Cli):
 
     def test_interrupt_ends_command_and_sandbox(self):
         before = self.boxes()
-        with subprocess.Popen([ATOLL, 'run', 'base', '--', 'sh', '-c', 'echo ready; sleep 60'],
+        with subprocess.Popen([ATOLL, 'run', 'base', '--', 'sh', '-c', 'echo ready; exec sleep 60'],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as run:
             self.assertEqual(run.stdout.readline(), b'ready\n')
             run.send_signal(signal.SIGINT)
