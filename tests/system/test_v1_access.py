@@ -126,6 +126,8 @@ class Scopes(Case):
                          (403, 'missing_scope'))
         self.assertEqual(self.told(maker, 'POST', '/keys', {'name': 'x', 'scopes': ['files'], 'expires_in': 5000}),
                          (403, 'outlives_its_maker'))
+        lasting = self.api.key_for(scopes=['files'])[1]['id']
+        self.assertEqual(self.told(maker, 'POST', f'/keys/{lasting}/rotate', {}), (403, 'outlives_its_maker'))
         child = maker.ask('POST', '/keys', {'name': 'x'})
         self.assertEqual((sorted(child['scopes']), child['expires_at']), (['files', 'keys'], made['expires_at']))
         e2b = maker.raw('POST', '/api-keys', json.dumps({'name': 'y'})).json()

@@ -128,14 +128,21 @@ static int read_scopes(struct api_call *call, const struct key_in *in, unsigned 
 	return 0;
 }
 
+/* Is this end, 0 being none, later than the caller's own? */
+static bool outlives(const struct api_call *call, int64_t expires_us)
+{
+	int64_t own = call->key.expires_us;
+
+	return own && (!expires_us || expires_us > own);
+}
+
 /* Answers 400 or 403 itself. */
 static int read_end(struct api_call *call, const struct key_in *in, int64_t *ret)
 {
-	int64_t own = call->key.expires_us,
-		asked = in->expires_in.is_set ? time_wall_us() + in->expires_in.value * 1000000 : 0;
+	int64_t asked = in->expires_in.is_set ? time_wall_us() + in->expires_in.value * 1000000 : 0;
 
-	*ret = asked ? asked : own;
-	if (!own || *ret <= own)
+	*ret = asked ? asked : call->key.expires_us;
+	if (!outlives(call, *ret))
 		return 0;
 	api_fail_as(call, 403, "outlives_its_maker",
 		"expires_in: this key ends earlier, and what it makes must not live longer", NULL);
@@ -185,6 +192,13 @@ void v1_keys_rotate(struct api_call *call)
 	/* The new key is shown to whoever asks, so it must be nothing more than the asker is. */
 	if (old && (old->scopes & call->key.scopes) != old->scopes) {
 		api_fail_as(call, 403, "missing_scope", "that key has scopes that this one has not",
+			NULL);
+		return;
+	}
+	if (old && outlives(call, old->expires_us)) {
+		api_fail_as(call, 403, "outlives_its_maker",
+			"this key ends earlier than that one, and what it makes must not live "
+			"longer",
 			NULL);
 		return;
 	}
