@@ -80,6 +80,8 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		port[WARDEN_PROXY]);
 }
 
+/* What this chain does not decide, because a table or a policy is being replaced while the packet
+ * is on its way through it, the shared table drops: only `pass` lets through. */
 static void add_outward(const struct firewall *fw, struct buf *out)
 {
 	(void)buf_adds(out, "\tchain through {\n"
@@ -89,6 +91,9 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n");
 	(void)buf_adds(out, few_connections(fw));
 	(void)buf_adds(out, "\t\tiif vmap @reach\n"
+			    "\t}\n"
+			    "\tchain pass {\n"
+			    "\t\tmeta mark set meta mark or " FIREWALL_PASSED " accept\n"
 			    "\t}\n"
 			    "\tchain refuse {\n"
 			    "\t\tiif @denied\n");
@@ -137,7 +142,7 @@ static void add_chain(const struct firewall *fw, int number, const struct reach 
 		add_address(out, s->first);
 		(void)buf_adds(out, "-");
 		add_address(out, s->last);
-		(void)buf_adds(out, s->allow ? " : accept" : " : goto refuse");
+		(void)buf_adds(out, s->allow ? " : goto pass" : " : goto refuse");
 	}
 	(void)buf_adds(out, " }\n");
 }
@@ -151,19 +156,17 @@ void firewall_text_add(struct firewall *fw, int number, uint32_t index, const st
 	struct buf *out)
 {
 	struct place place = place_of(index, reach);
-	char chain[16] = "refuse";
+	char chain[16];
 
 	add_member(fw, "mine", index, out);
 	add_member(fw, "denied", index, out);
 	if (place.is_proxied)
 		add_member(fw, "proxied", index, out);
-	if (place.has_chain) {
-		(void)snprintf(chain, sizeof chain, "to%d", number);
+	if (place.has_chain)
 		add_chain(fw, number, reach, out);
-	}
-	if (place.has_chain || place.is_closed)
-		(void)buf_printf(out, "add element inet %s reach { %" PRIu32 " : goto %s }\n",
-			fw->table, index, chain);
+	place_chain(&place, number, chain);
+	(void)buf_printf(out, "add element inet %s reach { %" PRIu32 " : goto %s }\n", fw->table,
+		index, chain);
 	fw->places[number] = place;
 }
 

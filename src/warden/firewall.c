@@ -100,19 +100,26 @@ static void chain_name(int number, char ret[16])
 	(void)snprintf(ret, 16, "to%d", number);
 }
 
+void place_chain(const struct place *place, int number, char ret[16])
+{
+	if (place->has_chain)
+		chain_name(number, ret);
+	else
+		(void)snprintf(ret, 16, "%s", place->is_closed ? "refuse" : "pass");
+}
+
 static void add_policy(struct nft_batch *nft, int number, uint32_t index, const struct reach *reach,
 	struct place *ret)
 {
 	char chain[16];
 
 	*ret = place_of(index, reach);
-	chain_name(number, chain);
+	place_chain(ret, number, chain);
 	if (ret->is_proxied)
 		nft_add_member(nft, "proxied", index);
 	if (ret->has_chain)
-		nft_add_chain(nft, chain, reach, "refuse");
-	if (ret->has_chain || ret->is_closed)
-		nft_add_branch(nft, "reach", index, ret->has_chain ? chain : "refuse");
+		nft_add_chain(nft, chain, reach, "pass", "refuse");
+	nft_add_branch(nft, "reach", index, chain);
 }
 
 static void remove_policy(struct nft_batch *nft, int number, const struct place *place)
@@ -122,8 +129,7 @@ static void remove_policy(struct nft_batch *nft, int number, const struct place 
 	chain_name(number, chain);
 	if (place->is_proxied)
 		nft_remove_member(nft, "proxied", place->index);
-	if (place->has_chain || place->is_closed)
-		nft_remove_member(nft, "reach", place->index);
+	nft_remove_member(nft, "reach", place->index);
 	if (place->has_chain)
 		nft_remove_chain(nft, chain);
 }
@@ -139,6 +145,7 @@ int firewall_enter(struct firewall *fw, int number, uint32_t index, struct err *
 	nft = nft_begin(fw->table, 0);
 	nft_add_member(nft, "mine", index);
 	nft_add_member(nft, "denied", index);
+	nft_add_branch(nft, "reach", index, "pass");
 	r = nft_commit(fw->nft_fd, nft);
 	if (r < 0)
 		return err_sys(e, r, "let atoll%d through the firewall", number);

@@ -8,7 +8,11 @@
  *
  * The table is built as a whole when the warden starts, in one transaction that replaces the one
  * before. From then on it is changed in small transactions; should the kernel refuse one, somebody
- * has changed the table, and it is built again. */
+ * has changed the table, and it is built again.
+ *
+ * A transaction is one for whoever reads the table, but not for a packet on its way through: that
+ * one may meet chains of before and sets of after, find nothing, and fall through. Therefore what
+ * may pass is marked here, and the shared table, which is last, drops what is not. */
 #pragma once
 
 #include "warden/net.h"
@@ -20,6 +24,10 @@ enum {
 	FIREWALL_FIRST_PORT = 19900,
 	FIREWALL_PORTS = 100,
 };
+
+/* The bit of a packet's mark that says so. It is gone again behind the shared table. */
+#define FIREWALL_PASSED "0x08000000"
+#define FIREWALL_OTHERS "0xf7ffffff"
 
 struct place { /* what the table holds of a number */
 	uint32_t index;
@@ -35,6 +43,9 @@ static inline struct place place_of(uint32_t index, const struct reach *reach)
 		.is_closed = closed,
 		.has_chain = !closed && !reach_is_open(reach) };
 }
+
+/* The chain that decides for it. */
+void place_chain(const struct place *place, int number, char ret[16]);
 
 struct firewall {
 	bool enabled, is_built;

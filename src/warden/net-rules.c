@@ -3,13 +3,13 @@
 #include "warden/net.h"
 #include "warden/run.h"
 
-int net_rules(struct buf *out)
+/* In one transaction: the same outcome whatever was there. A chain that stays where it is, and gets
+ * new rules, has them for every packet from one to the next; one that is deleted and created again
+ * lets some through in between. That is done only where an older one is not the same. */
+int net_rules(bool anew, struct buf *out)
 {
-	/* Created, deleted and created again in one transaction: the same outcome whatever was
-	 * there, and no moment without rules. */
-	(void)buf_adds(out, "table inet atoll\n"
-			    "delete table inet atoll\n"
-			    "table inet atoll {\n"
+	(void)buf_printf(out, "table inet atoll\n%s table inet atoll\n", anew ? "delete" : "flush");
+	(void)buf_adds(out, "table inet atoll {\n"
 			    "\tchain source {\n"
 			    "\t\ttype filter hook prerouting priority raw; policy accept;\n"
 			    "\t\tiifname \"atoll*\" meta nfproto ipv6 drop\n"
@@ -22,20 +22,23 @@ int net_rules(struct buf *out)
 	(void)buf_printf(out,
 		"\t\tct status dnat meta l4proto { tcp, udp } th dport %d-%d accept\n",
 		FIREWALL_FIRST_PORT, FIREWALL_FIRST_PORT + FIREWALL_PORTS - 1);
-	(void)buf_adds(out, "\t\tdrop\n"
-			    "\t}\n"
-			    "\tchain through {\n"
-			    "\t\ttype filter hook forward priority filter - 5; policy accept;\n"
-			    "\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
-			    "\t\toifname \"atoll*\" ct state established,related accept\n"
-			    "\t\toifname \"atoll*\" drop\n"
-			    "\t\tiifname \"atoll*\" ip daddr { " NET_PRIVATE_RANGES " } drop\n"
-			    "\t}\n"
-			    "\tchain out {\n"
-			    "\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
-			    "\t\tiifname \"atoll*\" masquerade\n"
-			    "\t}\n"
-			    "}\n");
+	(void)buf_adds(out,
+		"\t\tdrop\n"
+		"\t}\n"
+		"\tchain through {\n"
+		"\t\ttype filter hook forward priority filter - 5; policy accept;\n"
+		"\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
+		"\t\toifname \"atoll*\" ct state established,related accept\n"
+		"\t\toifname \"atoll*\" drop\n"
+		"\t\tiifname \"atoll*\" ip daddr { " NET_PRIVATE_RANGES " } drop\n"
+		"\t\tiifname \"atoll*\" meta mark and " FIREWALL_PASSED " == 0 drop\n"
+		"\t\tiifname \"atoll*\" meta mark set meta mark and " FIREWALL_OTHERS "\n"
+		"\t}\n"
+		"\tchain out {\n"
+		"\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
+		"\t\tiifname \"atoll*\" masquerade\n"
+		"\t}\n"
+		"}\n");
 	return out->failed ? -ENOBUFS : 0;
 }
 
@@ -55,14 +58,21 @@ static void tell_docker(const char *verb)
 	(void)run_program(back, STR_NONE, AT_FDCWD, NULL);
 }
 
-int net_apply_rules(struct err *e)
+static int apply(bool anew, struct err *e)
 {
 	static const char *const argv[] = { "nft", "-f", "-", NULL };
 	CLEANUP(buf_done) struct buf rules = BUF_INIT(16384);
-	int r = net_rules(&rules);
+	int r = net_rules(anew, &rules);
 
-	if (r >= 0)
-		r = run_program(argv, buf_str(&rules), AT_FDCWD, e);
+	return r < 0 ? r : run_program(argv, buf_str(&rules), AT_FDCWD, e);
+}
+
+int net_apply_rules(struct err *e)
+{
+	int r = apply(false, NULL);
+
+	if (r < 0)
+		r = apply(true, e);
 	if (r < 0)
 		return err_wrap(e, r,
 			"firewall for sandboxes (install nftables and use a kernel with nf_tables "

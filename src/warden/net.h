@@ -73,6 +73,6 @@ uint64_t net_sent_bytes(const struct network *net, int number);
 uint32_t net_address(const struct network *net, int number);
 
 /* net-rules.c: the table as nft reads it, put in place, and taken away. */
-int net_rules(struct buf *out);
+int net_rules(bool anew, struct buf *out); /* anew: whatever was there */
 int net_apply_rules(struct err *e);
 void net_remove_rules(void);

@@ -78,14 +78,12 @@ static void add_key(struct netlink_batch *b, const void *key, size_t n)
 	netlink_nest_end(b, nest);
 }
 
-/* chain NULL: accept. */
-static void add_verdict(struct netlink_batch *b, uint16_t attribute, const char *chain)
+static void add_goto(struct netlink_batch *b, uint16_t attribute, const char *chain)
 {
 	size_t data = netlink_nest(b, attribute), verdict = netlink_nest(b, NFTA_DATA_VERDICT);
 
-	add_be32(b, NFTA_VERDICT_CODE, chain ? (uint32_t)NFT_GOTO : NF_ACCEPT);
-	if (chain)
-		netlink_add_str(b, NFTA_VERDICT_CHAIN, chain);
+	add_be32(b, NFTA_VERDICT_CODE, (uint32_t)NFT_GOTO);
+	netlink_add_str(b, NFTA_VERDICT_CHAIN, chain);
 	netlink_nest_end(b, verdict);
 	netlink_nest_end(b, data);
 }
@@ -107,7 +105,7 @@ static void one_member(struct nft_batch *nft, uint16_t type, const char *set, ui
 
 	add_key(&nft->b, &index, sizeof index);
 	if (chain)
-		add_verdict(&nft->b, NFTA_SET_ELEM_DATA, chain);
+		add_goto(&nft->b, NFTA_SET_ELEM_DATA, chain);
 	netlink_nest_end(&nft->b, element);
 	netlink_nest_end(&nft->b, list);
 }
@@ -131,13 +129,13 @@ void nft_add_branch(struct nft_batch *nft, const char *map, uint32_t index, cons
 
 /* An interval is two elements: where it begins, with what it means, and the first address behind
  * it, unless there is none. */
-static void add_segment(struct netlink_batch *b, const struct segment *s, const char *refuse)
+static void add_segment(struct netlink_batch *b, const struct segment *s, const char *chain)
 {
 	uint32_t first = htonl(s->first), end = htonl(s->last + 1);
 	size_t element = netlink_nest(b, NFTA_LIST_ELEM);
 
 	add_key(b, &first, sizeof first);
-	add_verdict(b, NFTA_SET_ELEM_DATA, s->allow ? NULL : refuse);
+	add_goto(b, NFTA_SET_ELEM_DATA, chain);
 	netlink_nest_end(b, element);
 	if (s->last == UINT32_MAX)
 		return;
@@ -163,13 +161,16 @@ static void add_map(struct nft_batch *nft, const char *name, uint32_t id)
 }
 
 static void add_segments(struct nft_batch *nft, const char *name, const struct reach *reach,
-	const char *refuse)
+	const char *pass, const char *refuse)
 {
 	for (size_t at = 0; at < reach->n;) {
 		size_t list = begin_elements(nft, NFT_MSG_NEWSETELEM, name);
 
-		for (size_t i = 0; i < SEGMENTS_AT_ONCE && at < reach->n; i++)
-			add_segment(&nft->b, &reach->segments[at++], refuse);
+		for (size_t i = 0; i < SEGMENTS_AT_ONCE && at < reach->n; i++, at++) {
+			const struct segment *s = &reach->segments[at];
+
+			add_segment(&nft->b, s, s->allow ? pass : refuse);
+		}
 		netlink_nest_end(&nft->b, list);
 	}
 }
@@ -242,13 +243,13 @@ static void chain_message(struct nft_batch *nft, uint16_t type, const char *name
 }
 
 void nft_add_chain(struct nft_batch *nft, const char *name, const struct reach *reach,
-	const char *refuse)
+	const char *pass, const char *refuse)
 {
 	uint32_t id = ++nft->last_id;
 
 	chain_message(nft, NFT_MSG_NEWCHAIN, name);
 	add_map(nft, name, id);
-	add_segments(nft, name, reach, refuse);
+	add_segments(nft, name, reach, pass, refuse);
 	add_rule(nft, name, id);
 }
 

@@ -26,10 +26,10 @@ void nft_add_member(struct nft_batch *nft, const char *set, uint32_t index);
 void nft_remove_member(struct nft_batch *nft, const char *set, uint32_t index);
 /* ... and as keys of a map to the chain where a packet goes on. */
 void nft_add_branch(struct nft_batch *nft, const char *map, uint32_t index, const char *chain);
-/* A chain of the name that decides by a map of addresses of the same name: accept, or go on in the
- * chain `refuse`; anything else comes back undecided. */
+/* A chain of the name that decides by a map of addresses of the same name: to go on in the chain
+ * `pass` or in `refuse`. */
 void nft_add_chain(struct nft_batch *nft, const char *name, const struct reach *reach,
-	const char *refuse);
+	const char *pass, const char *refuse);
 void nft_remove_chain(struct nft_batch *nft, const char *name);
 void nft_remove_table(struct nft_batch *nft); /* with all that is in it */
 

@@ -166,7 +166,7 @@ static int check_nft(const struct options *options, struct err *e)
 	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
 	CLEANUP(buf_done) struct buf rules = BUF_INIT(32768);
 	cleanup_free struct firewall *fw = XNEW(struct firewall);
-	int r = net_rules(&rules);
+	int r = net_rules(true, &rules);
 
 	(void)options;
 	(void)snprintf(fw->table, sizeof fw->table, "atoll_probe");

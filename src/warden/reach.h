@@ -24,14 +24,15 @@ struct segment {
 };
 
 enum {
-	/* Every range begins one and ends one; one more than that is never needed. */
-	REACH_MAX_SEGMENTS = 2 * WARDEN_MAX_RANGES,
+	/* Every range begins one and ends one, and there is one before the first. */
+	REACH_MAX_SEGMENTS = 2 * WARDEN_MAX_RANGES + 1,
 };
 
 struct reach {
 	bool is_proxied; /* its connections go to the proxy */
 	size_t n;
-	/* Rising, apart, never two alike side by side. What is in none of them is allowed. */
+	/* Rising, one behind the other, never two alike side by side. All addresses are in them:
+	 * what the firewall finds in none of them it has not been told about. */
 	struct segment segments[REACH_MAX_SEGMENTS];
 };
 

@@ -57,7 +57,7 @@ TEST(the_shared_rules_take_redirected_packets_before_they_drop)
 	CLEANUP(buf_done) struct buf text = BUF_INIT(16384);
 	const char *taken, *dropped;
 
-	ASSERT_EQ(net_rules(&text), 0);
+	ASSERT_EQ(net_rules(false, &text), 0);
 	taken = strstr(strstr(text.p, "chain host"), "ct status dnat");
 	dropped = strstr(strstr(text.p, "chain host"), "\t\tdrop");
 	ASSERT(taken && dropped && taken < dropped);
