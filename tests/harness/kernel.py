@@ -1,5 +1,6 @@
 """What the kernel holds on our behalf, as sets of names: the same before and after, or it leaked."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import tempfile
 import time
 
+INSTANCES = 'ATOLL_TEST_INSTANCES'  # a directory with a file for each server that these tests started
 SANDBOX_ID = re.compile(r'(?<![a-z0-9])i[a-z0-9]{20}(?![a-z0-9])')
 
 
@@ -39,14 +41,33 @@ def interfaces():
 
 
 def cgroups():
-    """Those of servers in this process namespace: a process of another one shows as 0."""
+    """Those of servers that these tests started; where nobody keeps a list, of servers in this process
+    namespace: a process of another one shows as 0."""
     trees = {}
     for root, names, _ in os.walk('/sys/fs/cgroup'):
         for path in (os.path.join(root, name) for name in names):
             if '/atoll/' in path:
                 trees.setdefault(path.split('/atoll/')[1].split('/')[0], []).append(path)
-    return {path for paths in trees.values() if not any(map(has_foreign_process, paths))
-            for path in paths}
+    ours = ours_of(trees)
+    return {path for name, paths in trees.items() if name in ours for path in paths}
+
+
+def ours_of(trees):
+    if listed := os.environ.get(INSTANCES):
+        return os.listdir(listed) if os.path.isdir(listed) else []
+    return [name for name, paths in trees.items() if not any(map(has_foreign_process, paths))]
+
+
+def note_instance(data):
+    """A server with this data directory is about to be started: what it leaves is ours to find."""
+    if listed := os.environ.get(INSTANCES):
+        os.makedirs(listed, exist_ok=True)
+        pathlib.Path(listed, instance_of(data)).touch()
+
+
+def instance_of(data):
+    """As the server names itself in the kernel's tables."""
+    return hashlib.sha256(os.path.realpath(data).encode()).hexdigest()[:8]
 
 
 def has_foreign_process(cgroup):

@@ -1,5 +1,7 @@
 """A PostgreSQL of our own, from Debian's packages: on a Unix socket in a directory of its own, run by
 an unprivileged user, gone with the tests."""
+import atexit
+import functools
 import glob
 import os
 import pathlib
@@ -8,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import urllib.parse
 
@@ -48,16 +51,33 @@ def owner():
     raise RuntimeError('neither postgres nor nobody is a user here')
 
 
-class Postgres:
-    """Use as a context manager, or start() and stop()."""
+@functools.lru_cache(1)
+def new_cluster():
+    """What initdb makes. It takes seconds, so one is made and then copied."""
+    top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-initdb-'))
+    atexit.register(shutil.rmtree, top, ignore_errors=True)
+    as_owner = owner()
+    if as_owner:
+        os.chown(top, as_owner['user'], as_owner['group'])
+    subprocess.run([programs() / 'initdb', '-D', top / 'data', '-U', USER, '--auth=trust', '--no-sync',
+                    '--encoding=UTF8', '--locale=C.UTF-8'], check=True, capture_output=True, cwd='/', **as_owner)
+    return top / 'data'
 
-    def __init__(self, **settings):
+
+ONCE = threading.RLock()  # tests may run at the same time
+
+
+class Postgres:
+    """Use as a context manager, or start() and stop(). `port` is of the socket's name, and of TCP where the
+    settings have it listen."""
+
+    def __init__(self, port=5432, **settings):
         self.top = pathlib.Path(tempfile.mkdtemp(prefix='atoll-pg-', dir='/tmp'))  # sockets need short paths
         self.top.chmod(0o755)
         self.sockets, self.data = self.top / 's', self.top / 'data'
-        self.settings = {**SETTINGS, **settings}
+        self.port = port
+        self.settings = {**SETTINGS, 'port': str(port), **settings}
         self.process = None
-        self.count = 0
 
     def __enter__(self):
         return self.start()
@@ -71,9 +91,9 @@ class Postgres:
         if as_owner:
             os.chown(self.sockets, as_owner['user'], as_owner['group'])
             os.chown(self.top, as_owner['user'], as_owner['group'])
-        subprocess.run([programs() / 'initdb', '-D', self.data, '-U', USER, '--auth=trust', '--no-sync',
-                        '--encoding=UTF8', '--locale=C.UTF-8'], check=True, capture_output=True,
-                       cwd='/', **as_owner)
+        with ONCE:
+            cluster = new_cluster()
+        subprocess.run(['cp', '-a', '--reflink=auto', cluster, self.data], check=True)
 
     def start(self, timeout=60):
         if not self.data.exists():
@@ -91,7 +111,7 @@ class Postgres:
         return self
 
     def answers(self):
-        run = subprocess.run([programs() / 'pg_isready', '-q', '-h', self.sockets], check=False)
+        run = subprocess.run([programs() / 'pg_isready', '-q', '-h', self.sockets, '-p', str(self.port)], check=False)
         return run.returncode == 0
 
     def stop(self, how=signal.SIGINT):
@@ -105,7 +125,8 @@ class Postgres:
         shutil.rmtree(self.top, ignore_errors=True)
 
     def url(self, name='postgres'):
-        return f'postgresql://{USER}@/{name}?host={urllib.parse.quote(str(self.sockets), safe="")}'
+        port = f'&port={self.port}' if self.port != 5432 else ''
+        return f'postgresql://{USER}@/{name}?host={urllib.parse.quote(str(self.sockets), safe="")}{port}'
 
     def ask(self, sql, name='postgres'):
         return ask(self.url(name), sql)
@@ -115,9 +136,22 @@ class Postgres:
         return new_database(self.url())
 
 
+@functools.lru_cache(1)
+def own_server():
+    server = Postgres().start()
+    atexit.register(server.remove)
+    return server
+
+
+def shared():
+    """The URL of one server for all who do not stop it: that of the whole run, or our own."""
+    with ONCE:
+        return os.environ.get(AVAILABLE) or own_server().url()
+
+
 def ask(url, sql):
     """What psql says, unaligned, without titles."""
-    run = subprocess.run([programs() / 'psql', '-X', '-A', '-t', '-q', '-v', 'ON_ERROR_STOP=1', '-c', sql, url],
+    run = subprocess.run([programs() / 'psql', '-X', '-w', '-A', '-t', '-q', '-v', 'ON_ERROR_STOP=1', '-c', sql, url],
                          check=False, capture_output=True, text=True)
     if run.returncode:
         raise RuntimeError(run.stderr)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 
-from harness import postgres
+from harness import kernel, postgres
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SANITIZER = re.compile(r'ERROR: \w+Sanitizer|runtime error:')
@@ -61,6 +61,7 @@ class Server:
         command = [*self.before, self.program, 'serve', '--data', self.data, '--listen',
                    f'{self.host}:{self.port}', '--template-cache', template_cache(),
                    *self.options, *more]
+        kernel.note_instance(self.data)
         with open(self.log, 'ab') as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True,

@@ -135,11 +135,12 @@ class Follower:
                 event = {}
 
     def take(self, event):
+        if 'id' in event:
+            self.last = int(event['id'])
         if 'event' in event:
             self.notices.append((event['event'], json.loads(event['data'])))
         elif 'data' in event:
             self.seen.append(json.loads(event['data']))
-            self.last = int(event['id'])
 
     def wait(self, test, seconds=20):
         """Until what was seen passes the test."""

@@ -17,8 +17,9 @@ import tempfile
 import time
 import unittest
 
-from harness import alone, names, python_sdk
+from harness import alone, names
 from harness.certificates import Authority, openssl
+from harness.environment import PYTHON_SDK, PYTHON_SDK_TESTS
 from harness.sandbox import Sandbox
 from harness.server import ROOT, Server, free_port, template_cache
 
@@ -151,15 +152,15 @@ class OnePort(Served):
         self.assertEqual(run.returncode, 0, run.stdout[-6000:] + run.stderr[-2000:])
 
     def test_published_python_sdk_with_nothing_but_the_domain(self):
-        if python_sdk.reason_missing():
-            self.skipTest(python_sdk.reason_missing())
+        if PYTHON_SDK.reason_missing():
+            self.skipTest(PYTHON_SDK.reason_missing())
         if alone.INSIDE not in os.environ:
             self.skipTest('needs the name service of a network of its own: run by tests/run')
         env = self.only_the_domain(SSL_CERT_FILE=str(self.authority.path),
-                                   PYTHONPATH=str(python_sdk.TESTS))
+                                   PYTHONPATH=str(PYTHON_SDK_TESTS))
         with names.all_here() as resolving:
-            run = subprocess.run([*resolving, python_sdk.interpreter(), '-m', 'unittest', '-v',
-                                  'test_domain'], cwd=python_sdk.TESTS / 'domain', env=env,
+            run = subprocess.run([*resolving, PYTHON_SDK.program(), '-m', 'unittest', '-v',
+                                  'test_domain'], cwd=PYTHON_SDK_TESTS / 'domain', env=env,
                                  capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual(run.returncode, 0, run.stdout[-2000:] + run.stderr[-6000:])
 

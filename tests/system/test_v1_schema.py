@@ -7,7 +7,7 @@ import tempfile
 import time
 import unittest
 
-from harness import schema_fuzz
+from harness.environment import SCHEMATHESIS
 from harness.server import ROOT, Server
 from harness.v1 import Api
 
@@ -21,7 +21,7 @@ CHECKS = ('not_a_server_error', 'status_code_conformance', 'content_type_conform
 
 class Schema(unittest.TestCase):
     def test_what_the_document_allows_and_what_it_does_not(self):
-        missing = schema_fuzz.reason_missing()
+        missing = SCHEMATHESIS.reason_missing()
         if missing:
             self.skipTest(missing)
         with tempfile.TemporaryDirectory(prefix='atoll-schema-') as name:
@@ -39,7 +39,7 @@ class Schema(unittest.TestCase):
         self.assertEqual(api.call('GET', f'/sandboxes/{box}').status, 200)
         began = time.monotonic()
         run = subprocess.run(
-            [schema_fuzz.program(), 'run', ROOT / 'src/api/v1/openapi.json', '--url',
+            [SCHEMATHESIS.program('schemathesis'), 'run', ROOT / 'src/api/v1/openapi.json', '--url',
              f'http://{server.host}:{server.port}/api/v1', '--header', f'X-API-Key: {key}', '--header',
              'Accept: application/json', '--checks', ','.join(CHECKS), '--max-time', str(SECONDS), '--request-timeout',
              '30', '--phases', 'coverage,fuzzing', '--seed', '7', '--suppress-health-check', 'all', '--warnings', 'off',
