@@ -44,8 +44,10 @@ int firewall_can_count(struct err *e)
  *
  * Before the shared table's chains, whose word is the last: what is accepted here they still see.
  * A connection that goes to one of the server's sockets without having been redirected there was
- * meant for the host, or comes from somewhere else. All sandboxes share the socket for their names:
- * what one of them asks beyond reason is dropped before it takes the others' room there. */
+ * meant for the host, or comes from somewhere else. Other servers' sandboxes are for their own
+ * tables to refuse: the ports may be another server's by now, if this one is gone and its table is
+ * not. All sandboxes share the socket for their names: what one of them asks beyond reason is
+ * dropped before it takes the others' room there. */
 static void add_inward(const struct firewall *fw, struct buf *out)
 {
 	const int *port = fw->ports;
@@ -64,8 +66,8 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 	(void)buf_printf(out,
 		"\tchain host {\n"
 		"\t\ttype filter hook input priority filter - 10; policy accept;\n"
-		"\t\tudp dport %d iif != @mine drop\n"
-		"\t\ttcp dport { %d, %d } iif != @mine drop\n"
+		"\t\tudp dport %d iifname != \"atoll*\" drop\n"
+		"\t\ttcp dport { %d, %d } iifname != \"atoll*\" drop\n"
 		"\t\tiif != @mine accept\n%s"
 		"\t\tudp dport %d update @asking { iif limit rate over 300/second burst 300 "
 		"packets }"

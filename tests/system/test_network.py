@@ -1,7 +1,6 @@
 """What sandboxes can reach, against an internet of our own: rules by address. Every case looks from
 both sides: what the program inside was told, and what arrived outside."""
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
@@ -12,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import internet
+from harness import internet, kernel
 from harness.internet import ECHO, TICKER, Internet
 from harness.sandbox import Sandbox
 from harness.server import Server
@@ -154,8 +153,7 @@ class Network(unittest.TestCase):
         return [one for one in self.net.seen() if one.get('address') == address]
 
     def table(self):
-        path = os.path.realpath(self.server.data).encode()
-        return 'atoll_' + hashlib.sha256(path).hexdigest()[:8]
+        return 'atoll_' + kernel.instance_of(self.server.data)
 
     def rules(self, *options):
         """This server's own table as nft shows it; nothing if there is none."""
@@ -431,6 +429,22 @@ class Network(unittest.TestCase):
 
     def flush_one(self, table):
         subprocess.run(['nft', 'delete', 'table', 'inet', table], check=True)
+
+    def test_a_server_that_is_gone_is_not_in_anothers_way(self):
+        """Its sandboxes live on behind its table, and its ports are the next one's."""
+        self.box()
+        with tempfile.TemporaryDirectory(prefix='atoll-network-') as home:
+            pathlib.Path(home).chmod(0o755)
+            other = Server(BUILD, home, '--pool', '0', '--stop-sandboxes')
+            self.server.stop()
+            try:
+                with other:
+                    box = Box(env=other.env(), allow_internet_access=False)
+                    began = time.monotonic()
+                    self.assertEqual(box.run('getent hosts example.com').exit_code, 2)
+                    self.assertLess(time.monotonic() - began, 4)  # an answer, no silence
+            finally:
+                self.server.start()
 
     def flush(self):
         """As `nft flush ruleset` does, but for other servers' tables."""

@@ -281,7 +281,7 @@ static int count_addresses(const struct fixture *f)
 {
 	int n = 0;
 
-	for (uint32_t address = 0x0ac40000; address < 0x0ac40020; address++) {
+	for (uint32_t address = 0x0ac40000; address < 0x0ac40100; address++) {
 		const char *id = runtime_find_address(f->rt, address);
 
 		n += id && strcmp(id, "one") == 0;
