@@ -54,13 +54,25 @@ static int make_file(int state_fd, struct err *e)
 	struct stat st;
 
 	fd = openat(state_fd, "atoll.db", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0 && errno == EEXIST)
-		return 0;
 	if (fd < 0 || fstat(state_fd, &st) < 0)
 		return err_sys(e, -errno, "make the database");
 	if (geteuid() == 0 && fchown(fd, st.st_uid, st.st_gid) < 0)
 		return err_sys(e, -errno, "give the database to the server's user");
 	return 0;
+}
+
+/* Its directory is the server's, and this runs as root: whoever got hold of a server must not
+ * choose what root opens next. */
+static int check_file(int state_fd, bool to_change, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(state_fd, "atoll.db", &st, AT_SYMLINK_NOFOLLOW) < 0) {
+		if (errno == ENOENT && to_change)
+			return make_file(state_fd, e);
+		return err_set(e, -ENOENT, "there is no database in it");
+	}
+	return S_ISREG(st.st_mode) ? 0 : err_set(e, -EBADMSG, "its database is not a plain file");
 }
 
 static int use_data(const char *data, bool to_change, struct place *place, struct err *e)
@@ -82,9 +94,7 @@ static int use_data(const char *data, bool to_change, struct place *place, struc
 	if (snprintf(place->url, sizeof place->url, "sqlite:%s/state/atoll.db", data) >=
 		(int)sizeof place->url)
 		return err_set(e, -ENAMETOOLONG, "its path is too long");
-	if (!to_change && faccessat(state_fd, "atoll.db", F_OK, 0) < 0)
-		return err_set(e, -ENOENT, "there is no database in it");
-	return to_change ? make_file(state_fd, e) : 0;
+	return check_file(state_fd, to_change, e);
 }
 
 static int open_place(const struct config *config, bool to_change, struct place *place,

@@ -410,5 +410,8 @@ int drop_root(const struct prepared *p, struct err *e)
 	if (setresuid(1, 1, 1) == 0) /* which even the root of its own block may no longer */
 		return err_set(e, -EPERM, "root could not be given up");
 	(void)umask(077);
+	/* Root's own is closed to us, and libpq takes that for a fault when it looks for
+	 * certificates there. */
+	(void)setenv("HOME", STATE_DIR, 1);
 	return calls_limit(e);
 }

@@ -96,14 +96,12 @@ static int sort(struct catalog *catalog, struct err *e)
 	return 0;
 }
 
-int catalog_read(struct store_tx *tx, void *arg, struct err *e)
+/* Whose names are known already. */
+static int read_tables(struct store_tx *tx, struct catalog *catalog, struct err *e)
 {
 	const struct store_catalog *sql = tx->conn->ops->catalog;
-	struct catalog *catalog = arg;
-	int r;
+	int r = 0;
 
-	memset(catalog, 0, sizeof *catalog);
-	r = store_query(tx, sql->tables, NULL, 0, add_table, catalog, e);
 	for (size_t i = 0; r >= 0 && i < catalog->n; i++) {
 		struct catalog_table *table = &catalog->v[i];
 
@@ -114,6 +112,45 @@ int catalog_read(struct store_tx *tx, void *arg, struct err *e)
 				add_reference, table, e);
 	}
 	return r < 0 ? r : sort(catalog, e);
+}
+
+int catalog_read(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct catalog *catalog = arg;
+	int r;
+
+	memset(catalog, 0, sizeof *catalog);
+	r = store_query(tx, tx->conn->ops->catalog->tables, NULL, 0, add_table, catalog, e);
+	return r < 0 ? r : read_tables(tx, catalog, e);
+}
+
+int catalog_model(struct loop *loop, int64_t version, struct catalog *ret, struct err *e)
+{
+	const struct store_config config = { .url = "sqlite::memory:" };
+	CLEANUP(store_freep) struct store *model = NULL;
+	int r;
+
+	if (version > store_newest_version())
+		return err_set(e, -ENOTSUP,
+			"the database has version %" PRId64
+			" and this program knows up to %d: use the newer program",
+			version, store_newest_version());
+	r = store_open_offline(loop, &config, true, &model, e);
+	if (r >= 0)
+		r = store_migrate(model, version, e);
+	return r < 0 ? r : store_run_now(model, catalog_read, ret, e);
+}
+
+int catalog_read_ours(struct store_tx *tx, const struct catalog *model, struct catalog *ret,
+	struct err *e)
+{
+	int r;
+
+	memset(ret, 0, sizeof *ret);
+	for (ret->n = 0; ret->n < model->n; ret->n++)
+		memcpy(ret->v[ret->n].name, model->v[ret->n].name, CATALOG_NAME);
+	r = read_tables(tx, ret, e);
+	return r < 0 ? r : catalog_compare(model, ret, e);
 }
 
 const struct catalog_table *catalog_find(const struct catalog *catalog, struct str name)
@@ -127,7 +164,7 @@ const struct catalog_table *catalog_find(const struct catalog *catalog, struct s
 static int compare_table(const struct catalog_table *want, const struct catalog_table *have,
 	struct err *e)
 {
-	if (!have)
+	if (!have || !have->n_columns)
 		return err_set(e, -EBADMSG, "table %s is missing", want->name);
 	for (size_t i = 0; i < MAX(want->n_columns, have->n_columns); i++) {
 		const struct catalog_column *a = &want->columns[i], *b = &have->columns[i];

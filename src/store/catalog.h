@@ -41,6 +41,11 @@ struct catalog {
 /* Only what holds rows of the rooms: neither the migrations nor PostgreSQL's session. A
  * store_work_fn; arg is a struct catalog. */
 int catalog_read(struct store_tx *tx, void *arg, struct err *e);
+/* What there should be in a database of this version: its tables, as they are in one just made. */
+int catalog_model(struct loop *loop, int64_t version, struct catalog *ret, struct err *e);
+/* Those of the model alone, in case others keep theirs beside them. -EBADMSG: they differ. */
+int catalog_read_ours(struct store_tx *tx, const struct catalog *model, struct catalog *ret,
+	struct err *e);
 const struct catalog_table *catalog_find(const struct catalog *catalog, struct str name);
 /* What is missing in `have` or differs, in e; 0: nothing. */
 int catalog_compare(const struct catalog *want, const struct catalog *have, struct err *e);

@@ -57,10 +57,34 @@ static int count_rows(struct store_tx *tx, const struct catalog *catalog,
 }
 
 struct look {
-	struct catalog catalog;
+	struct loop *loop;
+	struct catalog catalog, model;
 	struct store_report *report;
-	bool with_problems;
+	bool with_problems; /* among which are tables of others */
 };
+
+/* All that there is. What cannot be ours is a problem, and then nothing is counted. */
+static int read_all(struct store_tx *tx, struct look *l, struct err *e)
+{
+	struct err problem = { 0 };
+	int r = catalog_read(tx, &l->catalog, &problem);
+
+	if (r < 0 && r != -EBADMSG)
+		return err_set(e, r, "%s", problem.msg);
+	if (r < 0) {
+		add_problem(l->report, problem.msg);
+		l->catalog.n = 0;
+	}
+	return 0;
+}
+
+/* Ours alone, whatever else is there. */
+static int read_ours(struct store_tx *tx, struct look *l, struct err *e)
+{
+	int r = catalog_model(l->loop, l->report->version, &l->model, e);
+
+	return r < 0 ? r : catalog_read_ours(tx, &l->model, &l->catalog, e);
+}
 
 static int look(struct store_tx *tx, void *arg, struct err *e)
 {
@@ -69,7 +93,7 @@ static int look(struct store_tx *tx, void *arg, struct err *e)
 
 	l->report->newest = store_newest_version();
 	if (r >= 0)
-		r = catalog_read(tx, &l->catalog, e);
+		r = l->with_problems ? read_all(tx, l, e) : read_ours(tx, l, e);
 	if (r >= 0)
 		r = count_rows(tx, &l->catalog, l->report, e);
 	if (r >= 0 && l->with_problems)
@@ -77,19 +101,9 @@ static int look(struct store_tx *tx, void *arg, struct err *e)
 	return r;
 }
 
-/* What the tables should be: those of a database that was just made. */
-static int make_model(struct loop *loop, struct catalog *ret, struct err *e)
-{
-	CLEANUP(store_freep) struct store *model = NULL;
-	int r = store_open(loop, "sqlite::memory:", &model, e);
-
-	return r < 0 ? r : store_run_now(model, catalog_read, ret, e);
-}
-
 int store_check(struct store *store, struct store_report *ret, struct err *e)
 {
 	cleanup_free struct look *l = XNEW(struct look);
-	cleanup_free struct catalog *model = XNEW(struct catalog);
 	struct err problem = { 0 };
 	int r;
 
@@ -97,10 +111,10 @@ int store_check(struct store *store, struct store_report *ret, struct err *e)
 	l->report = ret;
 	l->with_problems = true;
 	r = store_run_now(store, look, l, e);
-	if (r < 0 || ret->version != ret->newest)
+	if (r < 0 || ret->version != ret->newest || ret->n_problems)
 		return r;
-	r = make_model(store->loop, model, e);
-	if (r >= 0 && catalog_compare(model, &l->catalog, &problem) < 0)
+	r = catalog_model(store->loop, ret->version, &l->model, e);
+	if (r >= 0 && catalog_compare(&l->model, &l->catalog, &problem) < 0)
 		add_problem(ret, problem.msg);
 	return r;
 }
@@ -110,6 +124,7 @@ static int report_rows(struct store *store, struct store_report *ret, struct err
 	cleanup_free struct look *l = XNEW(struct look);
 
 	*ret = (struct store_report){ 0 };
+	l->loop = store->loop;
 	l->report = ret;
 	return store_run_now(store, look, l, e);
 }
@@ -125,9 +140,10 @@ int store_upgrade(struct store *store, struct store_report *ret, struct err *e)
 
 struct export
 {
+	struct loop *loop;
 	int fd;
 	struct buf out;
-	struct catalog catalog;
+	struct catalog catalog, model;
 	const struct catalog_table *table; /* that is being written */
 	struct dump_value values[CATALOG_COLUMNS];
 	struct store_report *report;
@@ -225,7 +241,9 @@ static int export_all(struct store_tx *tx, void *arg, struct err *e)
 	if (r >= 0 && line.version == 0)
 		r = err_set(e, -ENOENT, "the database is empty");
 	if (r >= 0)
-		r = catalog_read(tx, &x->catalog, e);
+		r = catalog_model(x->loop, line.version, &x->model, e);
+	if (r >= 0)
+		r = catalog_read_ours(tx, &x->model, &x->catalog, e);
 	if (r >= 0)
 		r = write_line(x, &line, e);
 	for (size_t i = 0; r >= 0 && i < x->catalog.n; i++) {
@@ -244,6 +262,7 @@ int store_export(struct store *store, int fd, struct store_report *ret, struct e
 	int r;
 
 	*ret = (struct store_report){ .newest = store_newest_version() };
+	x->loop = store->loop;
 	x->fd = fd;
 	x->out = BUF_INIT(DUMP_LINE);
 	x->report = ret;

@@ -10,7 +10,7 @@ struct import {
 	int fd;
 	bool replace;
 	struct store_tx *tx;
-	struct catalog catalog;
+	struct catalog catalog, model;
 	struct buf inserts[CATALOG_TABLES]; /* made when a table's first row comes */
 	struct buf chunk;
 	struct str rest; /* of the chunk: not fed yet */
@@ -164,7 +164,7 @@ static int empty_tables(struct import *m, struct err *e)
 				"the database has rows in it (%s): --force takes them away first",
 				m->catalog.v[i].name);
 		(void)snprintf(sql, sizeof sql, "DELETE FROM \"%s\"", m->catalog.v[i].name);
-		r = store_exec(m->tx, sql, NULL, 0, e);
+		r = store_script(m->tx, sql, e); /* as long as it takes */
 	}
 	return r;
 }
@@ -178,7 +178,7 @@ static int import_all(struct store_tx *tx, void *arg, struct err *e)
 	m->tx = tx;
 	dump_reader_init(&reader, import_line, m);
 	reader.n_lines = 1;
-	r = catalog_read(tx, &m->catalog, e);
+	r = catalog_read_ours(tx, &m->model, &m->catalog, e);
 	if (r >= 0)
 		r = empty_tables(m, e);
 	while (r >= 0) {
@@ -224,6 +224,8 @@ int store_import(struct store *store, int fd, bool replace, struct store_report 
 	r = read_header(m, e);
 	if (r >= 0)
 		r = make_tables(store, m, e);
+	if (r >= 0)
+		r = catalog_model(store->loop, m->version, &m->model, e);
 	if (r >= 0)
 		r = store_run_now(store, import_all, m, e);
 	buf_done(&m->chunk);

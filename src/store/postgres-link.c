@@ -1,5 +1,6 @@
-/* The connection: made with a deadline, waited on with a deadline. libpq's own blocking calls are
- * not used, since a server that has stopped answering would hold them for ever. */
+/* The connection: made with a deadline, waited on with a deadline. Of libpq's blocking calls only
+ * the one that connects is used, since it alone can give up one host or address and take the next;
+ * the others would be held for ever by a server that has stopped answering. */
 #include "store/postgres.h"
 
 #include <poll.h>
@@ -33,7 +34,8 @@ static void set_url_keys(struct pg_link *link, const PQconninfoOption *options)
 int pg_link_init(struct pg_link *link, const struct store_config *config, enum store_mode mode,
 	struct err *e)
 {
-	static const char *const defaults[][2] = { { "client_encoding", "UTF8" },
+	static const char *const defaults[][2] = { { "connect_timeout", "5" }, /* of each address */
+		{ "target_session_attrs", "primary" },                         /* of several */
 		{ "gssencmode", "disable" }, /* looks for tickets that a server does not have */
 		{ "keepalives_idle", "30" }, { "keepalives_interval", "10" },
 		{ "keepalives_count", "3" }, { "tcp_user_timeout", "30000" } };
@@ -48,8 +50,10 @@ int pg_link_init(struct pg_link *link, const struct store_config *config, enum s
 	link->keys = XNEW_N(char *, MAX_KEYS + 1);
 	link->values = XNEW_N(char *, MAX_KEYS + 1);
 	link->mode = mode;
+	link->is_own_name = config->is_own_name;
 	(void)snprintf(link->name, sizeof link->name, "%s%s", config->name ? config->name : "atoll",
 		mode == STORE_READS ? " reads" : "");
+	set_key(link, "client_encoding", "UTF8"); /* whatever the URL says */
 	set_url_keys(link, options);
 	PQconninfoFree(options);
 	if (config->password)
@@ -165,29 +169,14 @@ static int wait_for(const struct pg_link *link, short events, int64_t until_ms)
 	return n > 0 ? 0 : PG_LOST;
 }
 
-static bool is_connected(struct pg_link *link, int64_t until_ms)
-{
-	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
-
-	while (PQstatus(link->c) != CONNECTION_BAD) {
-		if (state == PGRES_POLLING_OK)
-			return true;
-		if (state == PGRES_POLLING_FAILED ||
-			wait_for(link, state == PGRES_POLLING_READING ? POLLIN : POLLOUT,
-				until_ms) < 0)
-			return false;
-		state = PQconnectPoll(link->c);
-	}
-	return false;
-}
-
 /* What only a person can put right. The server's words are all there is to tell it by; where they
  * are not English, it merely takes longer until somebody reads them. */
 static bool is_refused(const char *text)
 {
 	static const char *const signs[] = { "password authentication failed", "no password",
-		"no pg_hba.conf entry", "authentication failed", "does not exist",
-		"is not permitted to log in", "certificate", "unsupported", "invalid" };
+		"pg_hba.conf", "authentication failed", "does not exist",
+		"is not permitted to log in", "certificate", "does not support SSL", "unsupported",
+		"invalid" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(signs); i++)
 		if (strstr(text, signs[i]) && !strstr(text, "No such file"))
@@ -242,9 +231,9 @@ int pg_link_open(struct pg_link *link, struct err *e)
 
 	if (link->c)
 		return 0;
-	link->c = PQconnectStartParams((const char *const *)link->keys,
+	link->c = PQconnectdbParams((const char *const *)link->keys,
 		(const char *const *)link->values, 0);
-	if (!link->c || !is_connected(link, time_now_ms() + PG_OPEN_MS))
+	if (PQstatus(link->c) != CONNECTION_OK)
 		return not_connected(link, e);
 	(void)PQsetNoticeReceiver(link->c, hear_nothing, NULL);
 	(void)PQsetnonblocking(link->c, 1);
@@ -271,29 +260,54 @@ static int flush(struct pg_link *link, int64_t until_ms)
 	return left < 0 ? PG_LOST : 0;
 }
 
+/* TLS takes whole records, up to 16 KiB, and an older libpq of them what it has room for. Of the
+ * rest poll() knows nothing, so it is looked for first. */
+static int take_input(struct pg_link *link, int64_t until_ms)
+{
+	int r;
+
+	if (PQsslInUse(link->c)) {
+		if (!PQconsumeInput(link->c))
+			return PG_LOST;
+		if (!PQisBusy(link->c))
+			return 0;
+	}
+	r = wait_for(link, POLLIN, until_ms);
+	return r >= 0 && !PQconsumeInput(link->c) ? PG_LOST : r;
+}
+
+/* Nobody asks for one; libpq would say so again and again. */
+static bool is_copy(const PGresult *res)
+{
+	ExecStatusType status = PQresultStatus(res);
+
+	return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
 int pg_link_next(struct pg_link *link, int64_t wait_ms, PGresult **ret, struct err *e)
 {
+	CLEANUP(pg_clear) PGresult *res = NULL;
 	int64_t until_ms = time_now_ms() + wait_ms;
-	int r = flush(link, until_ms);
+	int r = wait_ms < 0 ? PG_LOST : flush(link, until_ms);
 
-	while (r >= 0 && PQisBusy(link->c)) {
-		r = wait_for(link, POLLIN, until_ms);
-		if (r >= 0 && !PQconsumeInput(link->c))
-			r = PG_LOST;
-	}
-	if (r < 0)
+	while (r >= 0 && PQisBusy(link->c))
+		r = take_input(link, until_ms);
+	if (r >= 0)
+		res = PQgetResult(link->c);
+	if (r < 0 || is_copy(res))
 		return pg_link_lost(link, e);
-	*ret = PQgetResult(link->c);
+	*ret = TAKE(res);
 	return 0;
 }
 
 int pg_link_answer(struct pg_link *link, int64_t wait_ms, PGresult **ret, struct err *e)
 {
 	CLEANUP(pg_clear) PGresult *last = NULL;
+	int64_t until_ms = time_now_ms() + wait_ms;
 	PGresult *next = NULL;
 	int r;
 
-	while ((r = pg_link_next(link, wait_ms, &next, e)) >= 0 && next) {
+	while ((r = pg_link_next(link, until_ms - time_now_ms(), &next, e)) >= 0 && next) {
 		PQclear(last);
 		last = next;
 	}

@@ -58,6 +58,7 @@ static int find_holder(struct pg_link *link, struct holder *ret, struct err *e)
 		"(SELECT oid FROM pg_database WHERE datname = current_database())",
 		PG_ANSWER_MS, &res, e);
 
+	*ret = (struct holder){ 0 };
 	if (r < 0 || PQntuples(res) == 0)
 		return r;
 	ret->pid = pg_number(res, 0, 0);
@@ -65,14 +66,13 @@ static int find_holder(struct pg_link *link, struct holder *ret, struct err *e)
 	return 0;
 }
 
-/* A session of our own name is one of ours that the server has not seen the end of: the data
- * directory's lock lets nobody else have that name. */
+/* A session of a name that nobody else has is one of ours that the server has not seen the end of.
+ */
 static int end_own(struct pg_link *link, const struct holder *holder, struct err *e)
 {
 	char sql[64];
 
-	if (!holder->pid || strcmp(holder->name, link->name) != 0 ||
-		strcmp(link->name, "atoll") == 0)
+	if (!holder->pid || !link->is_own_name || strcmp(holder->name, link->name) != 0)
 		return 0;
 	(void)snprintf(sql, sizeof sql, "SELECT pg_terminate_backend(%" PRId64 ")", holder->pid);
 	return pg_link_simple(link, sql, PG_ANSWER_MS, NULL, e);

@@ -122,7 +122,11 @@ static int connect_anew(struct pg *pg, struct err *e)
 	}
 	pg_link_close(&pg->link);
 	pg->not_before_ms = time_now_ms() + AWAY_MS;
-	return r == PG_LOST || r == PG_AGAIN ? -EAGAIN : r;
+	/* What has worked will work again: a standby is promoted, a disk has room, a certificate is
+	 * renewed. */
+	return r == PG_LOST || r == PG_AGAIN || (pg->link.was_open && r != -EREMCHG)
+		       ? err_wrap(e, -EAGAIN, "open")
+		       : r;
 }
 
 static int pg_open(struct store_conn *conn, struct err *e)
@@ -390,6 +394,7 @@ static int pg_begin(struct store_conn *conn, struct err *e)
 
 	if (pg->is_unsettled)
 		return err_set(e, -EAGAIN, "database: it is away");
+	pg->link.was_open = true; /* this one, or the writer's in its place */
 	forget(pg);
 	r = begin_anew(pg, e);
 	if (r == PG_LOST) /* what was idle may have been cut long ago: the next one is fresh */
@@ -432,6 +437,8 @@ static int pg_settle(struct store_conn *conn, struct err *e)
 	struct pg *pg = pg_from(conn);
 	int r = pg_open(conn, e);
 
+	if (!pg->is_unsettled)
+		return r;
 	if (r >= 0 && pg->found_mark == pg->next_mark) {
 		pg->mark = pg->next_mark++; /* it was done: only the answer was lost */
 	} else if (r >= 0 && !pg->is_kept) {
@@ -524,11 +531,12 @@ static int pg_stream(struct store_conn *conn, const char *sql, store_row_fn fn, 
 
 	if (r >= 0 && (!PQsendQuery(pg->link.c, sql) || !PQsetSingleRowMode(pg->link.c)))
 		r = pg_link_lost(&pg->link, e);
-	while (r >= 0 && (r = pg_link_next(&pg->link, PG_ANSWER_MS, &res, e)) >= 0 && res) {
+	while (r >= 0 && (r = pg_link_next(&pg->link, PG_SCRIPT_MS, &res, e)) >= 0 && res) {
 		if (stopped >= 0) /* else it only has to be read to its end */
-			stopped = PQresultStatus(res) == PGRES_FATAL_ERROR
-					  ? pg_fail(res, e)
-					  : pg_each_row(res, fn, arg, e);
+			stopped = PQresultStatus(res) == PGRES_SINGLE_TUPLE ||
+						  PQresultStatus(res) == PGRES_TUPLES_OK
+					  ? pg_each_row(res, fn, arg, e)
+					  : pg_fail(res, e);
 		PQclear(res);
 	}
 	return r < 0 || stopped == PG_LOST || stopped == PG_AGAIN ? given_up(e) : stopped;

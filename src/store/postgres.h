@@ -11,10 +11,10 @@ enum {
 	PG_LOST = -ENOTCONN,  /* the link broke: what was asked may have been done */
 	PG_AGAIN = -ERESTART, /* somebody was in the way, it was undone: the same again may work */
 
-	PG_OPEN_MS = 5000,       /* to connect and log in */
+	PG_OPEN_MS = 5000,       /* to set a session up */
 	PG_STATEMENT_MS = 30000, /* the server ends a statement that takes longer */
 	PG_ANSWER_MS = 35000,    /* and if it does not even do that, the link counts as lost */
-	PG_SCRIPT_MS = 3600000,  /* migrations of large tables take their time */
+	PG_SCRIPT_MS = 3600000,  /* migrations and counts of large tables take their time */
 	PG_MAX_PARAMS = 64,
 	PG_NAME_SIZE = 64, /* of identifiers, as PostgreSQL cuts them */
 };
@@ -25,7 +25,8 @@ struct pg_link {               /* one connection, remade when it breaks */
 	char **keys, **values; /* what libpq is told, NULL-terminated */
 	char name[PG_NAME_SIZE];
 	enum store_mode mode;
-	bool was_open; /* the URL and the password are right, then */
+	bool is_own_name; /* see store_config */
+	bool was_open;    /* the URL and the password are right, then */
 };
 
 /* From the URL and what we want for ourselves. -EINVAL: no URL of PostgreSQL's. */

@@ -195,8 +195,9 @@ static void enqueue(struct store *store, enum call_kind kind, store_work_fn work
 	list_append(&queue->calls, &call->node);
 	queue->n++;
 	dispatch(store);
-	if (queue->n == 1) /* it is the oldest that waits */
-		arm_expiry(store, queue);
+	/* It waits, as the newest; those before it may be records, which have all the time. */
+	if (queue->n && kind != CALL_RECORD && !loop_timer_is_set(&queue->expiry))
+		loop_timer_set(&queue->expiry, call->until_ms);
 }
 
 void store_run(struct store *store, store_work_fn work, done_fn done, void *arg)
@@ -216,13 +217,19 @@ void store_read(struct store *store, store_work_fn work, done_fn done, void *arg
 
 /* ---- away and back ---- */
 
+static void tell_why(struct store *store, const struct err *why)
+{
+	store->why = *why;
+	if (store->on_state)
+		store->on_state(store->state_arg, why->code, why);
+}
+
 static void set_away(struct store *store, const struct err *why)
 {
 	if (!store->is_away) {
 		store->is_away = true;
 		store->again_after_ms = AGAIN_MS;
-		if (store->on_state)
-			store->on_state(store->state_arg, why->code, why);
+		tell_why(store, why);
 	}
 	if (store->is_closing || loop_timer_is_set(&store->again))
 		return;
@@ -413,19 +420,33 @@ static void tried(void *arg, int r, const struct err *e)
 
 	lane->busy--;
 	if (r == -EAGAIN && !store->is_closing) {
+		if (strcmp(e->msg, store->why.msg) != 0)
+			tell_why(store, e);
 		set_away(store, e);
 		return;
 	}
-	if (r == -EREMCHG && store->on_state)
-		store->on_state(store->state_arg, r, e);
 	call = TAKE(store->unsettled);
 	for (size_t i = 0; i < STORE_READERS; i++)
 		store->readers[i].rest_till_ms = 0;
-	set_back(store); /* what will not mend itself is told to each call */
+	if (r == -EREMCHG && store->on_state)
+		store->on_state(store->state_arg, r, e);
+	else if (r != -EAGAIN)
+		set_back(store); /* what will not mend itself is told to each call */
+	if (call && r == -EPIPE && call->kind == CALL_RECORD && !store->is_closing)
+		put_back(TAKE(call)); /* it was not done, and has to be: from its beginning */
 	dispatch(store);
+	if (call && r == -EAGAIN)
+		(void)too_late(store, &call->e);
 	if (call)
-		call_end(call, r < 0 ? r : call->outcome.r, e);
+		call_end(call, r < 0 ? r : call->outcome.r, call->e.code ? &call->e : e);
 	free_when_idle(store);
+}
+
+static void begin_try(struct store *store)
+{
+	store->writer.busy++;
+	loop_job(store->loop, store->writer.number, store->unsettled ? try_settle : try_open, tried,
+		&store->writer);
 }
 
 static void on_again(void *arg)
@@ -437,9 +458,7 @@ static void on_again(void *arg)
 		loop_timer_set(&store->again, loop_now_ms(store->loop) + AGAIN_MS);
 		return;
 	}
-	store->writer.busy++;
-	loop_job(store->loop, store->writer.number, store->unsettled ? try_settle : try_open, tried,
-		&store->writer);
+	begin_try(store);
 }
 
 /* ---- life ---- */
@@ -467,17 +486,14 @@ void store_queue_init(struct store *store)
 
 void store_queue_close(struct store *store)
 {
-	struct store_call *call = store->writer.busy ? NULL : TAKE(store->unsettled);
-	struct err e = { 0 };
-
 	store->is_closing = true;
 	loop_timer_cancel(&store->writes.expiry);
 	loop_timer_cancel(&store->reads.expiry);
 	loop_timer_cancel(&store->again);
 	loop_timer_cancel(&store->rested);
 	loop_timer_cancel(&store->quiet);
-	if (call) /* else a try is under way, which ends it */
-		call_end(call, too_late(store, &e), &e);
+	if (store->unsettled) /* once more, before those that wait; one under way may do it first */
+		begin_try(store);
 	dispatch(store);
 	free_when_idle(store);
 }

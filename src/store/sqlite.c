@@ -10,6 +10,7 @@
 #include "store/catalog.h"
 
 #include <sqlite3.h>
+#include <sys/file.h>
 
 enum {
 	CACHED = 64,
@@ -25,6 +26,7 @@ struct sqlite {
 	enum store_mode mode;
 	char *path;
 	sqlite3 *db;         /* NULL: not open */
+	int lock_fd;         /* of the writer: held as long as it is open */
 	int64_t deadline_ms; /* of the read that runs */
 	int log_pages;       /* of the writer: after the last commit */
 	struct {
@@ -65,8 +67,13 @@ static int fail(struct sqlite *s, int rc, struct err *e)
 		code = -EROFS;
 		break;
 	case SQLITE_PERM:
-	case SQLITE_CANTOPEN:
 		code = -EACCES;
+		break;
+	case SQLITE_CANTOPEN: /* too many are open just now, or it never will */
+		code = s->db && (sqlite3_system_errno(s->db) == EMFILE ||
+					sqlite3_system_errno(s->db) == ENFILE)
+			       ? -EAGAIN
+			       : -EACCES;
 		break;
 	case SQLITE_NOTADB:
 	case SQLITE_CORRUPT:
@@ -83,6 +90,7 @@ static void close_db(struct sqlite *s)
 	memset(s->cache, 0, sizeof s->cache);
 	(void)sqlite3_close(s->db);
 	s->db = NULL;
+	close_fdp(&s->lock_fd);
 }
 
 static void sqlite_free(struct store_conn *conn)
@@ -105,6 +113,7 @@ static int sqlite_make(const struct store_config *config, enum store_mode mode,
 	s = XNEW(struct sqlite);
 	s->base.ops = &store_sqlite_ops;
 	s->mode = mode;
+	s->lock_fd = -EBADF;
 	s->path = xstrdup(path);
 	*ret = &s->base;
 	return 0;
@@ -167,6 +176,22 @@ static int set_up(struct sqlite *s, struct err *e)
 	return 0;
 }
 
+/* One server has it, wherever it is. SQLite's own locks are of one transaction; and since Linux
+ * drops those of a process with any descriptor of the file that it closes, this one is closed when
+ * all else is. */
+static int take_lock(struct sqlite *s, struct err *e)
+{
+	if (s->mode != STORE_WRITES || strcmp(s->path, ":memory:") == 0)
+		return 0;
+	s->lock_fd = open(s->path, O_RDONLY | O_CLOEXEC);
+	if (s->lock_fd < 0)
+		return err_sys(e, -errno, "lock it");
+	if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return err_set(e, -EBUSY,
+			"another program uses this database: stop it, or give this one its own");
+	return 0;
+}
+
 static int sqlite_open(struct store_conn *conn, struct err *e)
 {
 	struct sqlite *s = sqlite_from(conn);
@@ -177,7 +202,9 @@ static int sqlite_open(struct store_conn *conn, struct err *e)
 	if (s->db)
 		return 0;
 	rc = sqlite3_open_v2(s->path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
-	r = rc == SQLITE_OK ? set_up(s, e) : fail(s, rc, e);
+	r = rc == SQLITE_OK ? take_lock(s, e) : fail(s, rc, e);
+	if (r >= 0)
+		r = set_up(s, e);
 	if (r < 0) {
 		close_db(s);
 		return err_wrap(e, r, "open %s", s->path);

@@ -64,6 +64,7 @@ struct store_tx {
 	struct store_conn *conn;
 	int failed; /* the first statement that did, as -errno */
 	bool has_events;
+	bool in_rows; /* SQLite's statement is under way, and its place in the cache not free */
 };
 
 enum {
@@ -101,6 +102,7 @@ struct store {
 	struct loop_timer quiet; /* nobody has written for a while: the writer may tidy */
 	int64_t again_after_ms;
 	struct loop_timer rested; /* when a reader may try again to connect */
+	struct err why;           /* it is away, as far as it was told */
 	bool is_away, is_closing;
 };
 

@@ -106,13 +106,19 @@ static void free_conn(struct store_conn *conn)
 
 void store_destroy(struct store *store)
 {
-	free_conn(store->writer.conn);
 	for (size_t i = 0; i < STORE_READERS; i++)
 		free_conn(store->readers[i].conn);
+	free_conn(store->writer.conn); /* last: so SQLite leaves one whole file behind */
 	free(store);
 }
 
 /* ---- transactions ---- */
+
+/* It is us whom the database refuses, not whoever asked. */
+static int blame_us(int r, struct err *e)
+{
+	return r == -EACCES ? err_wrap(e, -EIO, "refused") : r;
+}
 
 static int finish(struct store_tx *tx, struct store_outcome *outcome, struct err *e)
 {
@@ -123,11 +129,11 @@ static int finish(struct store_tx *tx, struct store_outcome *outcome, struct err
 	r = tx->failed && outcome->r >= 0 ? tx->failed : MIN(outcome->r, 0);
 	if (r >= 0)
 		r = tx->failed = ops->commit(tx->conn, e);
-	outcome->is_away = r == -EAGAIN && tx->failed == -EAGAIN;
+	outcome->is_away = (r == -EAGAIN || r == -EPIPE) && tx->failed == r;
 	outcome->has_events = tx->has_events;
 	if (r < 0)
 		ops->rollback(tx->conn);
-	return r;
+	return tx->failed ? blame_us(r, e) : r;
 }
 
 int store_transact(struct store_conn *conn, store_work_fn work, void *arg,
@@ -138,7 +144,7 @@ int store_transact(struct store_conn *conn, store_work_fn work, void *arg,
 
 	if (r < 0) {
 		ret->is_away = r == -EAGAIN;
-		return r;
+		return blame_us(r, e);
 	}
 	ret->has_run = true;
 	ret->r = work(&tx, arg, e);
@@ -201,6 +207,7 @@ int store_exec(struct store_tx *tx, const char *sql, const struct store_param *p
 {
 	int r;
 
+	assert(!tx->in_rows);
 	if (tx->failed)
 		return after_failure(tx, e);
 	r = check_params(params, n, e);
@@ -229,11 +236,14 @@ int store_query(struct store_tx *tx, const char *sql, const struct store_param *
 	struct each each = { fn, arg, false };
 	int r;
 
+	assert(!tx->in_rows);
 	if (tx->failed)
 		return after_failure(tx, e);
 	r = check_params(params, n, e);
+	tx->in_rows = true;
 	if (r >= 0)
 		r = tx->conn->ops->query(tx->conn, sql, params, n, each_row, &each, e);
+	tx->in_rows = false;
 	return each.has_stopped ? r : note(tx, r);
 }
 

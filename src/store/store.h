@@ -19,14 +19,15 @@ struct store_row;
  * -EPROTONOSUPPORT: no such kind of store. -ENOTSUP: the data was written by a newer version.
  * -EBUSY: another server uses it. */
 int store_open(struct loop *loop, const char *url, struct store **ret, struct err *e);
-/* The database has gone (r < 0) or is back (0); on the loop. Calls wait meanwhile. -EREMCHG: while
- * it was away somebody else has written to it; what is held in memory may be wrong, nothing works
- * any more, and only a new start helps. */
+/* The database has gone (r < 0, and again when the reason becomes another) or is back (0); on the
+ * loop. Calls wait meanwhile. -EREMCHG: while it was away somebody else has written to it; what is
+ * held in memory may be wrong, nothing works any more, and only a new start helps. */
 typedef void (*store_state_fn)(void *arg, int r, const struct err *e);
 struct store_config {
 	const char *url;
 	const char *password; /* of PostgreSQL, when the URL has none; NULL: none */
 	const char *name;     /* how others see who has it open; NULL: "atoll" */
+	bool is_own_name;     /* nobody else has it: its sessions are ours, left behind */
 	store_state_fn on_state;
 	void *state_arg;
 };
@@ -122,7 +123,7 @@ struct store_param {
  */
 int store_exec(struct store_tx *tx, const char *sql, const struct store_param *params, size_t n,
 	struct err *e);
-/* Calls fn for each row; its negative result stops and is returned. */
+/* Calls fn for each row; its negative result stops and is returned. fn asks for nothing itself. */
 typedef int (*store_row_fn)(void *arg, const struct store_row *row, struct err *e);
 int store_query(struct store_tx *tx, const char *sql, const struct store_param *params, size_t n,
 	store_row_fn fn, void *arg, struct err *e);

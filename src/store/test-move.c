@@ -1,3 +1,4 @@
+#include "store/store-internal.h"
 #include "store/test-scratch.h"
 
 #include "test.h"
@@ -135,6 +136,46 @@ TEST(a_file_that_is_damaged_changes_nothing)
 		ASSERT_EQ(n, 0);
 		s.store = store_free(s.store);
 	}
+}
+
+static int add_anothers(struct store_tx *tx, void *arg, struct err *e)
+{
+	int r = store_script(tx, "CREATE TABLE anothers (id TEXT, \"When\" DATE)", e);
+
+	(void)arg;
+	return r < 0 ? r
+		     : store_exec(tx, "INSERT INTO anothers (id) VALUES ($1)",
+			       STORE_PARAMS(P_TEXT("mine")), e);
+}
+
+static int count_anothers(struct store_tx *tx, void *arg, struct err *e)
+{
+	return store_query(tx, "SELECT COUNT(*) FROM anothers", NULL, 0, count_row, arg, e);
+}
+
+TEST(tables_of_others_are_neither_moved_nor_emptied)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char first[80], second[80];
+	struct store_report report;
+	struct err e = { 0 };
+	int64_t n = 0;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, add_odd_rows, NULL, &e), 1);
+	ASSERT_EQ(store_run_now(s.store, add_anothers, NULL, &e), 1);
+	s.store = store_free(s.store);
+	(void)snprintf(first, sizeof first, "%s/1.jsonl", s.dir);
+	(void)snprintf(second, sizeof second, "%s/2.jsonl", s.dir);
+	ASSERT_EQ(export_to(s.url, first, &e), 0);
+	ASSERT_EQ(import_from(s.url, first, true, &e), 0);
+	ASSERT_EQ(export_to(s.url, second, &e), 0);
+	ASSERT(are_equal(first, second));
+	ASSERT_EQ(store_open(s.loop, s.url, &s.store, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, count_anothers, &n, &e), 0);
+	ASSERT_EQ(n, 1);
+	ASSERT_EQ(store_check(s.store, &report, &e), 0);
+	ASSERT_EQ(report.n_problems, 1);
 }
 
 static int spoil(struct store_tx *tx, void *arg, struct err *e)

@@ -184,6 +184,16 @@ TEST(who_stands_in_the_way_is_given_way_and_then_it_is_done)
 }
 
 /* As a deferred trigger it runs when the transaction commits. */
+static int cut_first_commit(const struct scratch *s)
+{
+	return ask(s,
+		"CREATE SEQUENCE tries; CREATE FUNCTION fault() RETURNS trigger LANGUAGE plpgsql "
+		"SECURITY DEFINER AS $$ BEGIN IF nextval('tries') = 1 THEN PERFORM "
+		"pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1); END IF; RETURN NULL; "
+		"END $$; CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON teams DEFERRABLE "
+		"INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION fault()");
+}
+
 TEST(a_commit_that_is_cut_before_it_is_done_is_done_again)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
@@ -191,13 +201,7 @@ TEST(a_commit_that_is_cut_before_it_is_done_is_done_again)
 	struct err e = { 0 };
 
 	ASSERT_EQ(scratch_open(&s, &e), 0);
-	ASSERT_EQ(ask(&s, "CREATE SEQUENCE tries; CREATE FUNCTION fault() RETURNS trigger LANGUAGE "
-			  "plpgsql AS $$ BEGIN IF nextval('tries') = 1 THEN PERFORM "
-			  "pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(1); END IF; "
-			  "RETURN NULL; END $$; CREATE CONSTRAINT TRIGGER fault AFTER INSERT ON "
-			  "teams DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "
-			  "fault()"),
-		0);
+	ASSERT_EQ(cut_first_commit(&s), 0);
 	ASSERT_EQ(store_run_now(s.store, add_two, &two, &e), 1);
 	ASSERT_EQ(two.runs, 1);
 	ASSERT_EQ(store_run_now(s.store, count_teams, &s.n, &e), 0);
@@ -211,7 +215,7 @@ TEST(the_servers_complaints_are_the_usual_errors)
 		int code;
 	} cases[] = { { "23505", -EEXIST }, { "23503", -EEXIST }, { "53100", -ENOSPC },
 		{ "53200", -ENOMEM }, { "57014", -ETIMEDOUT }, { "22021", -EINVAL },
-		{ "42501", -EACCES }, { "XX001", -EBADMSG }, { "40001", -EAGAIN } };
+		{ "42501", -EIO }, { "XX001", -EBADMSG }, { "40001", -EAGAIN } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CLEANUP(scratch_done) struct scratch s = { 0 };
@@ -232,15 +236,21 @@ TEST(the_servers_complaints_are_the_usual_errors)
 	}
 }
 
+/* Two of the same name are not one and the same, unless that is said. */
 TEST(one_database_has_one_server)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct store_config config = { .url = s.url, .name = "atoll db" };
+	struct two two = { &s, { "a", "b" } };
 	struct store *other = NULL;
 	struct err e = { 0 };
 
 	ASSERT_EQ(scratch_open(&s, &e), 0);
-	ASSERT_EQ(store_open(s.loop, s.url, &other, &e), -EBUSY);
-	ASSERT(strstr(e.msg, "another program (atoll) uses this database"));
+	s.store = store_free(s.store);
+	ASSERT_EQ(store_open_as(s.loop, &config, &s.store, &e), 0);
+	ASSERT_EQ(store_open_as(s.loop, &config, &other, &e), -EBUSY);
+	ASSERT(strstr(e.msg, "another program (atoll db) uses this database"));
+	ASSERT_EQ(store_run_now(s.store, add_two, &two, &e), 1);
 	s.store = store_free(s.store);
 	ASSERT_EQ(scratch_open(&s, &e), 0);
 }
@@ -248,7 +258,9 @@ TEST(one_database_has_one_server)
 TEST(a_session_that_a_dead_server_left_behind_is_ended)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
-	struct store_config config = { .url = s.url, .name = "atoll 1a2b3c4d" };
+	struct store_config config = { .url = s.url,
+		.name = "atoll 1a2b3c4d",
+		.is_own_name = true };
 	struct store *before = NULL;
 	struct err e = { 0 };
 	int64_t began_ms;
@@ -446,11 +458,59 @@ TEST(what_is_asked_for_while_it_is_away_waits_and_is_done_when_it_is_back)
 	ASSERT_EQ(states, 101); /* away and back, once each */
 }
 
+/* What the session is made with is refused, as on a standby before it is promoted. */
+static int let_make(const struct scratch *s, bool is_open)
+{
+	char sql[256];
+
+	(void)snprintf(sql, sizeof sql,
+		"DO $$ BEGIN EXECUTE format('%s CREATE ON SCHEMA %%I %s %%I', current_schema(), "
+		"current_setting('atoll.guest')); END $$",
+		is_open ? "GRANT" : "REVOKE", is_open ? "TO" : "FROM");
+	return ask(s, sql);
+}
+
+static void open_schema(void *arg)
+{
+	(void)let_make(arg, true);
+}
+
+TEST(what_worked_before_and_is_refused_now_counts_as_away)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct late calls[2] = { { &s, "a", -1 }, { &s, "b", -1 } };
+	struct loop_timer timer = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(guest_open(&s, &e), 0);
+	ASSERT_EQ(let_make(&s, false), 0);
+	ASSERT_EQ(cut_connections(&s), 1);
+	began_ms = time_now_ms();
+	waiting = 2;
+	loop_timer_init(&timer, s.loop, open_schema, &s);
+	loop_timer_set(&timer, began_ms + 700);
+	store_record(s.store, add_late, late_done, &calls[0]);
+	store_run(s.store, add_late, late_done, &calls[1]);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	for (size_t i = 0; i < 2; i++) {
+		ASSERT_EQ(calls[i].r, 1);
+		ASSERT(calls[i].ms > 600 && calls[i].ms < 6000);
+	}
+}
+
+static void ask_later(void *arg)
+{
+	struct late *calls = arg;
+
+	store_run(calls->s->store, add_late, late_done, &calls[0]);
+	store_read(calls->s->store, count_late, late_done, &calls[2]);
+}
+
 TEST(who_has_waited_too_long_is_told_and_what_must_be_written_waits_on)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
 	struct late calls[3] = { { &s, "a", -1 }, { &s, "b", -1 }, { &s, NULL, -1 } };
-	struct loop_timer timer = { 0 };
+	struct loop_timer timer = { 0 }, later = { 0 };
 	struct err e = { 0 };
 
 	ASSERT_EQ(guest_open(&s, &e), 0);
@@ -460,9 +520,9 @@ TEST(who_has_waited_too_long_is_told_and_what_must_be_written_waits_on)
 	waiting = 3;
 	loop_timer_init(&timer, s.loop, open_door, &s);
 	loop_timer_set(&timer, began_ms + 11000);
-	store_run(s.store, add_late, late_done, &calls[0]);
+	loop_timer_init(&later, s.loop, ask_later, calls);
+	loop_timer_set(&later, began_ms + 300); /* behind the record, which waits already */
 	store_record(s.store, add_late, late_done, &calls[1]);
-	store_read(s.store, count_late, late_done, &calls[2]);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(calls[0].r, -EAGAIN);
 	ASSERT_EQ(calls[0].runs, 0);
@@ -472,4 +532,37 @@ TEST(who_has_waited_too_long_is_told_and_what_must_be_written_waits_on)
 	ASSERT(calls[1].ms > 10900 && calls[1].ms < 15000);
 	ASSERT_EQ(store_run_now(s.store, count_teams, &s.n, &e), 0);
 	ASSERT_EQ(s.n, 1);
+}
+
+static void open_door_and_free(void *arg)
+{
+	struct scratch *s = arg;
+
+	(void)let_in(s, true);
+	s->store = store_free(s->store);
+}
+
+TEST(a_commit_that_nobody_knows_of_is_settled_before_the_store_is_gone)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct late calls[2] = { { &s, "a", -1 }, { &s, "b", -1 } };
+	struct loop_timer timer = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(guest_open(&s, &e), 0);
+	ASSERT_EQ(cut_first_commit(&s), 0);
+	ASSERT_EQ(let_in(&s, false), 0);
+	began_ms = time_now_ms();
+	waiting = 2;
+	loop_timer_init(&timer, s.loop, open_door_and_free, &s);
+	loop_timer_set(&timer, began_ms + 1500);
+	store_run(s.store, add_late, late_done, &calls[0]);
+	store_record(s.store, add_late, late_done, &calls[1]);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(calls[0].r, 1);
+	ASSERT_EQ(calls[1].r, 1);
+	ASSERT(calls[0].ms > 1400);
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, count_teams, &s.n, &e), 0);
+	ASSERT_EQ(s.n, 2);
 }

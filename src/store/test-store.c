@@ -120,6 +120,22 @@ TEST(a_newer_database_is_refused_with_the_way_out)
 	ASSERT(strstr(e.msg, "start the newer program"));
 }
 
+TEST(what_one_program_has_another_does_not_get)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char id[] = "t1";
+	struct store *other = NULL;
+	struct err e = { 0 };
+
+	if (database_server())
+		TEST_SKIP("test-postgres.c has it");
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_open(s.loop, s.url, &other, &e), -EBUSY);
+	ASSERT(strstr(e.msg, "this database: stop it"));
+	ASSERT_EQ(store_run_now(s.store, add_team, id, &e), 1);
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+}
+
 TEST(what_is_no_database_is_refused)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };

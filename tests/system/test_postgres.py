@@ -1,6 +1,7 @@
 """A server whose rows are in PostgreSQL: that it works, that a database which goes away loses nothing that was
 answered, and that `atoll db` moves the rows from one database to the other and back."""
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -13,10 +14,12 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.parse
 
 from harness import postgres
 from harness.sandbox import Sandbox
 from harness.server import Server, free_port, template_cache
+from harness.together import arrange
 from test_plane import BUILD, Api
 
 ATOLL = BUILD / 'atoll'
@@ -25,17 +28,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @unittest.skipIf(postgres.programs() is None, 'PostgreSQL 15 is not here: apt-get install postgresql-15')
 class OnPostgres(unittest.TestCase):
-    """A PostgreSQL that the test may stop, and servers on it."""
+    """A new database, and servers on it."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-onpg-')
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(scratch.name)
         self.scratch.chmod(0o755)
-        self.postgres = postgres.Postgres()
-        self.addCleanup(self.postgres.remove)
-        self.postgres.start()
-        self.url = self.postgres.database()
+        self.url = self.new_database()
+
+    def new_database(self):
+        return postgres.new_database(postgres.shared())
 
     def server(self, *options, url=None, where='one', kept=False):
         home = self.scratch / where
@@ -55,6 +58,18 @@ class OnPostgres(unittest.TestCase):
     def events_are_in_order(self):
         """Numbers without a hole and without a repeat."""
         self.assertEqual(self.ask('SELECT COUNT(*) - MAX(seq) FROM events'), '0')
+
+
+class OnOwnPostgres(OnPostgres):
+    """The same on a PostgreSQL that the test may stop."""
+
+    SETTINGS = {}
+
+    def new_database(self):
+        self.postgres = postgres.Postgres(**self.SETTINGS)
+        self.addCleanup(self.postgres.remove)
+        self.postgres.start()
+        return self.postgres.database()
 
 
 class Life(OnPostgres):
@@ -100,8 +115,9 @@ class Life(OnPostgres):
         self.assertEqual(self.ask('SELECT COUNT(*) - MAX(version) FROM migrations'), '0')
 
     def test_few_connections_are_enough(self):
-        self.ask('CREATE ROLE few LOGIN CONNECTION LIMIT 2; GRANT ALL ON SCHEMA public TO few')
-        server = self.server(url=self.url.replace(postgres.USER + '@', 'few@'))
+        few = 'few' + os.urandom(4).hex()
+        self.ask(f'CREATE ROLE {few} LOGIN CONNECTION LIMIT 2; GRANT ALL ON SCHEMA public TO {few}')
+        server = self.server(url=self.url.replace(postgres.USER + '@', few + '@'))
         server.start()
         with Sandbox(env=server.env()) as box:
             answers = []
@@ -129,8 +145,8 @@ class Password(unittest.TestCase):
             (database.data / 'pg_hba.conf').write_text(
                 'local all p scram-sha-256\nlocal all all trust\n')
             postgres.ask(database.url(), 'SELECT pg_reload_conf()')
-            time.sleep(0.3)
             url = database.url('p').replace(postgres.USER + '@', 'p@')
+            wait_for(lambda: not can_ask(url), 10)
             secret = top / 'password'
             secret.write_text('open-sesame-77\n')
             secret.chmod(0o600)
@@ -162,12 +178,28 @@ class Password(unittest.TestCase):
                 self.assertNotIn('sesame', run.stderr)
 
 
+def can_ask(url):
+    try:
+        return postgres.ask(url, 'SELECT 1') == '1'
+    except RuntimeError:
+        return False
+
+
+def wait_for(condition, seconds, why=lambda: ''):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f'not within {seconds} s: {why()}')
+        time.sleep(0.05)
+
+
 class Load:
     """Clients that write and look for as long as the block lasts; what they were answered."""
 
     def __init__(self, test, server, clients=6):
         self.test, self.server = test, server
         self.answers, self.made, self.slowest_health = [], [], 0
+        self.problems = []  # of a thread, which cannot fail a test itself
         self.stop = threading.Event()
         self.threads = [threading.Thread(target=self.write, args=(i,)) for i in range(clients)]
         self.threads.append(threading.Thread(target=self.look))
@@ -184,26 +216,38 @@ class Load:
 
     def write(self, number):
         api, n = self.test.api(self.server), 0
-        while not self.stop.is_set():
-            n += 1
-            began = time.monotonic()
-            status, headers, answer = api('POST', '/api-keys', {'name': f'k{number}-{n}'})
-            self.answers.append((status, time.monotonic() - began, headers.get('Retry-After'), answer))
-            if status == 201:
-                self.made.append(answer['id'])
+        try:
+            while not self.stop.is_set():
+                n += 1
+                began = time.monotonic()
+                status, headers, answer = api('POST', '/api-keys', {'name': f'k{number}-{n}'})
+                self.answers.append((status, time.monotonic() - began, headers.get('Retry-After'), answer))
+                if status == 201:
+                    self.made.append(answer['id'])
+        except (OSError, ValueError, http.client.HTTPException) as problem:
+            self.problems.append(f'client {number}: {problem!r}')
 
     def look(self):
         while not self.stop.is_set():
             began = time.monotonic()
-            self.test.assertTrue(self.server.healthy())
+            if not self.server.healthy():
+                self.problems.append(f'not healthy after {time.monotonic() - began:.1f} s')
             self.slowest_health = max(self.slowest_health, time.monotonic() - began)
             time.sleep(0.1)
 
+    def wait_for_more(self, n, seconds):
+        """That many keys more than now."""
+        before = len(self.made)
+        wait_for(lambda: len(self.made) - before >= n, seconds, lambda: str(self.answers[-3:]))
 
-class Away(OnPostgres):
+
+class Away(OnOwnPostgres):
     """The database goes; the server stays."""
 
+    SETTINGS = {'wal_level': 'replica'}  # what a standby wants
+
     def nothing_is_lost(self, load):
+        self.assertEqual(load.problems, [])
         statuses = {status for status, *_ in load.answers}
         self.assertLessEqual(statuses, {201, 503}, [a for a in load.answers if a[0] not in (201, 503)][:3])
         for status, took, retry, answer in load.answers:
@@ -228,19 +272,13 @@ class Away(OnPostgres):
         server.start()
         box = Sandbox(env=server.env())
         with Load(self, server) as load:
-            time.sleep(3)
-            before = len(load.made)
-            self.assertGreater(before, 10)
+            load.wait_for_more(20, 20)
             self.postgres.stop()
             time.sleep(5)
             self.assertEqual(box.run('echo still').text(), 'still\n')
             time.sleep(15)
-            during = len(load.made) - before
             self.postgres.start()
-            back = time.monotonic()
-            while len(load.made) - before - during < 20:
-                self.assertLess(time.monotonic() - back, 20)
-                time.sleep(0.05)
+            load.wait_for_more(20, 20)
         self.assertIn(503, {status for status, *_ in load.answers})
         self.nothing_is_lost(load)
         box.kill()
@@ -254,25 +292,22 @@ class Away(OnPostgres):
         server.start()
         with Load(self, server) as load:
             for _ in range(5):
-                time.sleep(0.7)
+                load.wait_for_more(5, 20)
                 self.postgres.stop(signal.SIGQUIT)
                 self.postgres.start()
-            time.sleep(2)
-        self.assertGreater(len(load.made), 20)
+            load.wait_for_more(20, 20)
         self.nothing_is_lost(load)
 
     def test_what_ends_meanwhile_is_written_down_afterwards(self):
         server = self.server()
         server.start()
         box = Sandbox(env=server.env(), timeout=4)
-        self.postgres.stop()
-        time.sleep(8)  # its time is up, and there is nowhere to write it
-        self.assertEqual(self.api(server).status('GET', f'/sandboxes/{box.id}'), 404)
+        self.assertEqual(self.ask(f"SELECT state FROM sandboxes WHERE id = '{box.id}'"), 'running')
+        self.postgres.stop()  # its time will be up, and there is nowhere to write it
+        api = self.api(server)
+        wait_for(lambda: api.status('GET', f'/sandboxes/{box.id}') == 404, 20)
         self.postgres.start()
-        deadline = time.monotonic() + 10
-        while self.ask(f"SELECT ended_by FROM sandboxes WHERE id = '{box.id}'") != 'timeout':
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.1)
+        wait_for(lambda: self.ask(f"SELECT ended_by FROM sandboxes WHERE id = '{box.id}'") == 'timeout', 10)
         self.events_are_in_order()
 
     def test_killed_while_it_is_away(self):
@@ -283,12 +318,9 @@ class Away(OnPostgres):
         child = subprocess.run(['pgrep', '-P', str(server.process.pid)], capture_output=True, text=True,
                                check=True).stdout.split()[0]
         os.kill(int(child), signal.SIGKILL)
-        time.sleep(2)
+        time.sleep(2)  # the next one tries already
         self.postgres.start()
-        deadline = time.monotonic() + 30
-        while not server.healthy():
-            self.assertLess(time.monotonic(), deadline, server.tail())
-            time.sleep(0.1)
+        wait_for(server.healthy, 30, server.tail)
         self.assertEqual(box.run('echo here').text(), 'here\n')
         box.kill()
 
@@ -297,20 +329,34 @@ class Away(OnPostgres):
         server = self.server()
         server.start()
         with Load(self, server) as load:
-            time.sleep(2)
-            for signo, pause in ((signal.SIGSTOP, 14), (signal.SIGCONT, 0)):
+            load.wait_for_more(20, 20)
+            for signo, pause in ((signal.SIGSTOP, 12), (signal.SIGCONT, 0)):  # calls wait for ten
                 found = subprocess.run(['pgrep', '-P', str(self.postgres.process.pid)], capture_output=True,
                                        text=True, check=True).stdout.split()
                 for pid in [self.postgres.process.pid, *map(int, found)]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signo)
                 time.sleep(pause)
-            back, before = time.monotonic(), len(load.made)
-            while len(load.made) - before < 20:
-                self.assertLess(time.monotonic() - back, 30)
-                time.sleep(0.05)
+            load.wait_for_more(20, 30)
         self.assertIn(503, {status for status, *_ in load.answers})
         self.nothing_is_lost(load)
+
+    def test_a_standby_is_waited_for_until_it_is_promoted(self):
+        for says, more in (('hot standby', ''), ('read-only', '&target_session_attrs=any')):
+            self.url = self.postgres.database()
+            server = self.server(url=self.url + more, where='standby' + more)
+            server.start()
+            with Load(self, server, clients=2) as load:
+                load.wait_for_more(5, 20)
+                self.postgres.stop()
+                (self.postgres.data / 'standby.signal').touch()
+                self.postgres.start()
+                self.assertEqual(self.ask('SELECT pg_is_in_recovery()'), 't')
+                wait_for(lambda: says in server.log.read_text(), 10)  # it has seen the standby
+                self.assertEqual(self.ask('SELECT pg_promote()'), 't')
+                load.wait_for_more(10, 20)
+            self.nothing_is_lost(load)
+            self.assertEqual(server.stop(), 0)
 
     def test_stops_while_it_is_away(self):
         server = self.server()
@@ -330,6 +376,8 @@ class Proxy:
         self.listener.listen()
         self.lose = None  # 'question' or 'answer' of the next COMMIT
         self.lost = 0
+        self.cut = None  # ['up' or 'down', after how many bytes]
+        self.cuts = 0
         threading.Thread(target=self.accept, daemon=True).start()
 
     def accept(self):
@@ -345,6 +393,10 @@ class Proxy:
 
     def up(self, client, server):
         while data := self.take(client):
+            data, is_cut = self.clip('up', data)
+            if is_cut:
+                server.sendall(data)
+                break
             if self.lose and b'store_session' in data and b'COMMIT' in data:
                 how, self.lose = self.lose, None
                 self.lost += 1
@@ -358,13 +410,27 @@ class Proxy:
         client.close()
 
     def down(self, client, server):
-        while data := self.take(server):
+        is_cut = False
+        while not is_cut and (data := self.take(server)):
+            data, is_cut = self.clip('down', data)
             try:
                 client.sendall(data)
             except OSError:
                 break
         self.end(client, server)
         server.close()
+
+    def clip(self, way, data):
+        """What may pass of it, and whether that was the last."""
+        if not self.cut or self.cut[0] != way:
+            return data, False
+        left = self.cut[1] - len(data)
+        if left > 0:
+            self.cut = [way, left]
+            return data, False
+        self.cut = None
+        self.cuts += 1
+        return data[:len(data) + left], True
 
     @staticmethod
     def take(link):
@@ -383,14 +449,30 @@ class Proxy:
 
 
 class Commit(OnPostgres):
-    def test_a_commit_whose_answer_is_lost_is_done_once(self):
+    def behind_proxy(self):
         place = self.scratch / 'p'
         place.mkdir()
-        proxy = Proxy(self.postgres.sockets, place)
+        proxy = Proxy(urllib.parse.unquote(self.url.split('host=')[1]), place)
         self.addCleanup(proxy.listener.close)
         server = self.server(url=self.url.split('host=')[0] + 'host=' + str(place).replace('/', '%2F'))
         server.start()
-        api = self.api(server)
+        return proxy, self.api(server)
+
+    def test_a_connection_that_is_cut_at_any_byte_loses_nothing(self):
+        proxy, api = self.behind_proxy()
+        sizes = [*range(1, 40, 3), *range(40, 1000, 59)]
+        for way in ('up', 'down'):
+            for size in sizes:
+                proxy.cut = [way, size]
+                name = f'{way}-{size}'
+                made = api.ok('POST', '/api-keys', {'name': name})
+                self.assertEqual(self.ask(f"SELECT id FROM api_keys WHERE name = '{name}'"), made['id'])
+                self.assertEqual(self.ask(f"SELECT COUNT(*) FROM events WHERE subject = '{made['id']}'"), '1')
+        self.assertGreater(proxy.cuts, len(sizes))
+        self.events_are_in_order()
+
+    def test_a_commit_whose_answer_is_lost_is_done_once(self):
+        proxy, api = self.behind_proxy()
         for number, how in enumerate(('answer', 'question') * 3):
             proxy.lose = how
             made = api.ok('POST', '/api-keys', {'name': f'{how}-{number}'})
@@ -462,6 +544,12 @@ class Move(OnPostgres):
         for name, url in (('a', None), ('b', self.url)):
             self.db('export', self.scratch / name, url=url)
         self.assertEqual((self.scratch / 'a').read_bytes(), (self.scratch / 'b').read_bytes())
+        file, elsewhere = server.data / 'state/atoll.db', self.scratch / 'elsewhere'
+        file.unlink()
+        file.symlink_to(elsewhere)  # which the server's own user could do, and this is root
+        for words in (('check',), ('migrate',)):
+            self.assertIn('not a plain file', self.db(*words, fails=True))
+        self.assertFalse(elsewhere.exists())
 
     def test_a_damaged_file_changes_nothing(self):
         server = self.sqlite_server()
@@ -480,7 +568,7 @@ class Move(OnPostgres):
         self.assertEqual(whole.read_bytes(), (self.scratch / 'after').read_bytes())
 
 
-class Docs(OnPostgres):
+class Docs(OnOwnPostgres):
     """What docs/database.md tells people to type."""
 
     TEXT = (ROOT / 'docs/database.md').read_text()
@@ -555,6 +643,11 @@ class Full(unittest.TestCase):
             server.kill()
             server.start()
             self.assertLessEqual(made, {key['id'] for key in api.ok('GET', '/api-keys')})
+
+
+def load_tests(_loader, standard, _pattern):
+    """Most of them mostly wait, each for its own server: at the same time. The disk that is full is last."""
+    return arrange(standard, lambda test: not isinstance(test, Full), 4)
 
 
 if __name__ == '__main__':
