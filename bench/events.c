@@ -53,7 +53,7 @@ static int open_reader(struct reader *r, int port, const char *key)
 /* Counts marks over any cut of the bytes. */
 static void count(struct reader *r, const char *p, size_t n)
 {
-	static const char mark[] = "\nid: ";
+	static const char mark[] = "\ndata: ";
 
 	for (size_t i = 0; i < n; i++) {
 		r->matched = p[i] == mark[r->matched] ? r->matched + 1 : p[i] == mark[0];

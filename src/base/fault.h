@@ -13,6 +13,7 @@ enum fault {
 	FAULT_CREATE_EVERY, /* of a runtime's creations each so manieth fails; 0: none */
 	FAULT_CREATE_ERRNO, /* with this; 0: EIO */
 	FAULT_GUEST_DEAF,   /* 1: what guests answer to the server's own questions is not heard */
+	FAULT_CARE_MS, /* guests are asked, and sandboxes looked after, so often; 0: as usual */
 	FAULTS,
 };
 

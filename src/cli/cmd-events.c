@@ -17,7 +17,7 @@ enum {
 };
 
 struct event {
-	struct str at, kind, subject, actor, cause, agent_id, task_id, data;
+	struct str at, kind, subject, actor, cause, team_id, agent_id, task_id, data;
 	struct json_int seq;
 };
 static const struct json_field event_fields[] = {
@@ -27,6 +27,7 @@ static const struct json_field event_fields[] = {
 	JSON_FIELD(struct event, subject, "subject", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, actor, "actor", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, cause, "cause", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event, team_id, "team_id", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, agent_id, "agent_id", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, task_id, "task_id", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, data, "data", JSON_RAW, .flags = JSON_LAX),
@@ -93,6 +94,7 @@ static void show_json(struct jsonw *w, const struct event *v)
 	jsonw_str(w, "kind", v->kind);
 	jsonw_str(w, "subject", v->subject);
 	jsonw_str(w, "actor", v->actor);
+	jsonw_strz(w, "team_id", v->team_id.p);
 	jsonw_strz(w, "agent_id", v->agent_id.p);
 	jsonw_strz(w, "task_id", v->task_id.p);
 	jsonw_strz(w, "cause", v->cause.p);
@@ -203,12 +205,15 @@ static int flow_event(void *arg, const struct sse_event *event, struct err *e)
 	struct event v;
 	char at[OUT_CELL], kind[OUT_CELL], subject[OUT_CELL], rest[LINE];
 
+	if (event->id.n)
+		(void)snprintf(f->last, sizeof f->last, "%.*s", STR_ARG(event->id));
 	if (event->name.n) { /* a gap, or a reset: what was missed comes now */
 		out_note(&cli->out, "%.*s: %.*s", STR_ARG(event->name), STR_ARG(event->data));
 		return 0;
 	}
-	(void)snprintf(f->last, sizeof f->last, "%.*s", STR_ARG(event->id));
 	f->again_ms = AGAIN_MS;
+	if (!event->data.p)
+		return 0;
 	if (cli->out.json) {
 		(void)buf_add_str(&cli->out.text, event->data);
 		(void)buf_addc(&cli->out.text, '\n');

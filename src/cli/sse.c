@@ -37,8 +37,8 @@ static int dispatch(struct sse *s, struct err *e)
 {
 	struct sse_event event = { .name = buf_str(&s->name),
 		.id = buf_str(&s->id),
-		.data = buf_str(&s->data) };
-	int r = s->has_data ? s->fn(s->arg, &event, e) : 0;
+		.data = s->has_data ? buf_str(&s->data) : STR_NONE };
+	int r = s->has_data || s->id.n ? s->fn(s->arg, &event, e) : 0;
 
 	forget_event(s);
 	return r;

@@ -12,12 +12,11 @@ static const struct json_field fields[] = {
 	JSON_FIELD(struct event_data, exit_code, "exit_code", JSON_INT, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, duration_ms, "duration_ms", JSON_INT, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, runtime, "runtime", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct event_data, template_name, "template", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, base_template, "base_template", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, by, "by", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, why, "why", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, signal, "signal", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, ended_by, "ended_by", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct event_data, command, "command", JSON_RAW, .flags = JSON_LAX),
 };
 static const struct json_shape shape =
 	JSON_SHAPE(struct event_data, fields, .ignore_unknown = true);

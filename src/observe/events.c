@@ -105,6 +105,10 @@ static void written(void *arg, int r, const struct err *e)
 	if (!log)
 		return;
 	log->batch = NULL;
+	if (log->n_lost)
+		log_error("events.lost", "n=%zu err=\"more events than can be written\"",
+			log->n_lost);
+	log->n_lost = 0;
 	if (!list_empty(&log->waiting))
 		start_batch(log);
 }
@@ -118,7 +122,6 @@ static void start_batch(struct observe_log *log)
 struct observe_log *observe_log_free(struct observe_log *log)
 {
 	struct batch *rest;
-	struct err e = { 0 };
 
 	if (!log)
 		return NULL;
@@ -126,10 +129,11 @@ struct observe_log *observe_log_free(struct observe_log *log)
 		log->batch->log = NULL;
 	rest = take_waiting(log);
 	rest->log = NULL;
-	if (log->batch) /* behind that one */
-		store_run(log->store, write_rows, written, rest);
+	/* Behind whatever is under way: the connection is not this thread's now. */
+	if (list_empty(&rest->rows))
+		free(rest);
 	else
-		written(rest, store_run_now(log->store, write_rows, rest, &e), &e);
+		store_record(log->store, write_rows, written, rest);
 	free(log);
 	return NULL;
 }
@@ -144,7 +148,7 @@ void observe_event(struct observe_log *log, const struct observe_event *event)
 	struct row *row;
 
 	if (log->n_waiting >= MAX_WAITING) {
-		if (log->n_lost++ == 0)
+		if (log->n_lost++ == 0) /* and how many, once the store takes some again */
 			log_error("events.lost", "err=\"more events than can be written\"");
 		return;
 	}

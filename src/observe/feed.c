@@ -6,17 +6,23 @@
  * reads pages of the store for itself, one at a time and only while it takes them. A reader that
  * takes nothing is let fall behind: at MOST_QUEUED it gets no more, and when it has drained it
  * hears which numbers it missed live (`gap`) and is given them, like everybody who is behind. So
- * nothing is lost, nothing comes twice, and no reader holds more of our memory than that. */
+ * nothing is lost, nothing comes twice, and no reader holds more of our memory than that; nor do
+ * thousands of them hold more than ALL_QUEUED together: each then has its share. */
 #include "observe/observe-internal.h"
 
 enum {
 	MOST_QUEUED = 1 << 20,
-	RING = 4096, /* events */
+	ALL_QUEUED = 256 << 20,
+	MOST_READERS = 8192, /* half of the connections that a server takes: others get some too */
+	RING = 4096,         /* events */
 	RING_BYTES = 4 << 20,
 	SEND_BYTES = 128 << 10, /* one write */
-	PAGE = 256,             /* events that one who is behind reads at once */
+	PAGE = 256,             /* events that one who is behind reads at once ... */
+	LEAST_PAGE = 16,        /* ... among many */
+	USUAL_BYTES = 1 << 10,  /* of an event, at most */
 	PACE_MS = 10,           /* between two queries: under load many events share a write */
 	IDLE_PACE_MS = 250,     /* nobody reads, but for metrics */
+	SHARE_MS = 200,         /* until those that have their share waiting are looked at again */
 	RETRY_MS = 1000,        /* the store failed */
 	BEAT_S = 15, /* a heartbeat for everybody in that many seconds: one slot a second */
 };
@@ -36,8 +42,9 @@ struct observe_feed {
 	struct list readers;
 	struct list wheel[BEAT_S];
 	size_t beat, joined, n_readers;
-	struct loop_timer beat_timer, pace_timer;
+	struct loop_timer beat_timer, pace_timer, share_timer;
 	int64_t read_ms; /* when the last query was begun */
+	int64_t reads;   /* how many were */
 	bool is_reading, is_dirty, is_closed;
 	bool is_gone;   /* freed while it read */
 	struct buf out; /* of the write that is being made */
@@ -53,6 +60,8 @@ struct observe_reader {
 	char *texts;   /* of the filter */
 	int64_t at;    /* all up to this one were sent, or do not match */
 	int64_t asked; /* the feed's head when the page was asked for */
+	int64_t came;  /* the feed's reads so far, when it came with a number that was not there;
+			* 0: it is there, or has been */
 	bool is_full;  /* it said so, and has not drained yet */
 	bool is_off;   /* it takes nothing: it gets no more until it has drained */
 	bool is_reading;
@@ -163,15 +172,27 @@ static bool ring_covers(const struct observe_feed *feed, int64_t seq)
 
 /* ---- one reader ---- */
 
+static size_t share(const struct observe_feed *feed)
+{
+	return MIN((size_t)MOST_QUEUED, ALL_QUEUED / MAX(feed->n_readers, (size_t)1));
+}
+
+/* Who has its share waiting need not be full, and then nobody says when it has drained. */
 static bool may_send(struct observe_reader *r)
 {
 	const struct observe_reader_config *c = &r->config;
+	struct observe_feed *feed = r->feed;
+	size_t queued = c->queued(c->arg);
 
-	if (r->is_full && !r->is_off && c->queued(c->arg) > MOST_QUEUED) {
+	if (r->is_full && !r->is_off && queued > MOST_QUEUED) {
 		r->is_off = true;
-		observe_count(r->feed->metrics, OBSERVE_FEED_GAPS, STR(""), 1);
+		observe_count(feed->metrics, OBSERVE_FEED_GAPS, STR(""), 1);
 	}
-	return !r->is_off;
+	if (r->is_off || queued <= share(feed))
+		return !r->is_off;
+	if (!loop_timer_is_set(&feed->share_timer))
+		loop_timer_set(&feed->share_timer, loop_now_ms(feed->loop) + SHARE_MS);
+	return false;
 }
 
 static void send_text(struct observe_reader *r, struct str text)
@@ -185,7 +206,10 @@ static void page_for_reader(void *arg, int r, const struct observe_item *v, size
 
 static void read_for(struct observe_reader *r)
 {
-	struct observe_query query = { .filter = r->config.filter, .after = r->at, .limit = PAGE };
+	struct observe_query query = { .filter = r->config.filter,
+		.after = r->at,
+		.limit = (int64_t)MAX(MIN(share(r->feed) / USUAL_BYTES, (size_t)PAGE),
+			(size_t)LEAST_PAGE) };
 
 	r->is_reading = true;
 	r->asked = r->feed->head;
@@ -196,10 +220,10 @@ static void read_for(struct observe_reader *r)
 static void send_from_ring(struct observe_reader *r)
 {
 	struct observe_feed *feed = r->feed;
-	size_t i = ring_find(feed, r->at);
+	size_t i = ring_find(feed, r->at), most = MIN((size_t)SEND_BYTES, share(feed));
 
 	buf_clear(&feed->out);
-	for (; i < feed->next && feed->out.n < SEND_BYTES; i++) {
+	for (; i < feed->next && feed->out.n < most; i++) {
 		const struct event *event = ring_at(feed, i);
 
 		r->at = event->item.seq;
@@ -226,11 +250,12 @@ static void pump(struct observe_reader *r)
 	}
 }
 
-static void send_notice(struct observe_reader *r, const char *event, int64_t from, int64_t to)
+static void tell_gap(struct observe_reader *r)
 {
 	char text[128];
 	int n = snprintf(text, sizeof text,
-		"event: %s\ndata: {\"from\":%" PRId64 ",\"to\":%" PRId64 "}\n\n", event, from, to);
+		"event: gap\ndata: {\"from\":%" PRId64 ",\"to\":%" PRId64 "}\n\n", r->at + 1,
+		r->feed->head);
 
 	send_text(r, str_make(text, (size_t)n));
 }
@@ -269,11 +294,29 @@ static void page_for_reader(void *arg, int code, const struct observe_item *v, s
 	pump(r);
 }
 
-/* A number that is not there yet: the log was put back to an earlier state since. */
+/* A number that is not there yet: the log was put back to an earlier state since. It is given one
+ * that is: with the old one it would be set right again at its next coming, past what it missed. */
 static void reset(struct observe_reader *r)
 {
-	send_notice(r, "reset", r->at, r->feed->head);
+	char text[160];
+	int n = snprintf(text, sizeof text,
+		"id: %" PRId64 "\nevent: reset\ndata: {\"from\":%" PRId64 ",\"to\":%" PRId64
+		"}\n\n",
+		r->feed->head, r->at, r->feed->head);
+
+	send_text(r, str_make(text, (size_t)n));
 	r->at = r->feed->head;
+}
+
+/* Only by a query that was begun after it came. One that reads the store for itself may be ahead of
+ * the feed too. */
+static void judge(struct observe_reader *r)
+{
+	if (!r->came || r->feed->reads <= r->came)
+		return;
+	r->came = 0;
+	if (r->at > r->feed->head)
+		reset(r);
 }
 
 static void feed_look(struct observe_feed *feed);
@@ -282,7 +325,8 @@ static void first_look(void *arg)
 {
 	struct observe_reader *r = arg;
 
-	if (r->at > r->feed->head) { /* or the feed is a moment behind */
+	if (r->at > r->feed->head) { /* or the feed is a moment behind: the next query tells */
+		r->came = r->feed->reads;
 		r->feed->is_dirty = true;
 		feed_look(r->feed);
 	}
@@ -321,7 +365,7 @@ struct observe_reader *observe_reader_new(struct observe_feed *feed,
 {
 	struct observe_reader *r;
 
-	if (feed->is_closed)
+	if (feed->is_closed || feed->n_readers == MOST_READERS)
 		return NULL;
 	r = XNEW(struct observe_reader);
 	r->feed = feed;
@@ -343,7 +387,7 @@ void observe_reader_drained(struct observe_reader *r)
 	if (r->is_off) {
 		r->is_off = false;
 		if (r->at < r->feed->head)
-			send_notice(r, "gap", r->at + 1, r->feed->head);
+			tell_gap(r);
 	}
 	pump(r);
 }
@@ -372,6 +416,7 @@ static void read_new(struct observe_feed *feed)
 	feed->is_reading = true;
 	feed->is_dirty = false;
 	feed->read_ms = loop_now_ms(feed->loop);
+	feed->reads++;
 	observe_read(feed->store, &query, fed, feed);
 }
 
@@ -391,6 +436,14 @@ static void feed_look(struct observe_feed *feed)
 static void on_pace(void *arg)
 {
 	feed_look(arg);
+}
+
+static void on_share(void *arg)
+{
+	struct observe_feed *feed = arg;
+
+	LIST_EACH(&feed->readers, node)
+	pump(container_of(node, struct observe_reader, node));
 }
 
 static void on_events(void *arg)
@@ -434,8 +487,8 @@ static void fed(void *arg, int r, const struct observe_item *v, size_t n, bool m
 	{
 		struct observe_reader *reader = container_of(node, struct observe_reader, node);
 
-		if (!more && reader->at > feed->head && !reader->is_reading)
-			reset(reader);
+		if (!more)
+			judge(reader);
 		pump(reader);
 	}
 	if (n && feed->on_new)
@@ -477,12 +530,14 @@ int observe_feed_new(struct loop *loop, struct store *store, struct observe_metr
 	feed->store = store;
 	feed->metrics = metrics;
 	feed->head = head;
+	feed->reads = 1; /* this one */
 	feed->out = BUF_INIT(64 << 20);
 	list_init(&feed->readers);
 	for (size_t i = 0; i < BEAT_S; i++)
 		list_init(&feed->wheel[i]);
 	loop_timer_init(&feed->beat_timer, loop, on_beat, feed);
 	loop_timer_init(&feed->pace_timer, loop, on_pace, feed);
+	loop_timer_init(&feed->share_timer, loop, on_share, feed);
 	store_on_events(store, on_events, feed);
 	*ret = feed;
 	return 0;
@@ -510,6 +565,7 @@ struct observe_feed *observe_feed_free(struct observe_feed *feed)
 	store_on_events(feed->store, NULL, NULL);
 	loop_timer_cancel(&feed->beat_timer);
 	loop_timer_cancel(&feed->pace_timer);
+	loop_timer_cancel(&feed->share_timer);
 	feed->is_gone = true;
 	if (!feed->is_reading)
 		feed_destroy(feed);

@@ -1,6 +1,6 @@
 /* An accepted traceparent begins with its own ids, which are lower-case hex and not zero; and it is
  * accepted whatever a later version puts behind it. */
-#include "observe/spans.h"
+#include "observe/observe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -12,9 +12,9 @@ static void check(const char *id, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct str text = str_make(data, size);
-	struct trace_parent parent = { 0 };
+	struct observe_parent parent = { 0 };
 
-	if (trace_parent_read(text, &parent) < 0)
+	if (observe_parent_read(text, &parent) < 0)
 		return 0;
 	check(parent.trace_id, 32);
 	check(parent.span_id, 16);

@@ -29,7 +29,7 @@ void metrics_note(struct observe_metrics *m, const struct observe_item *item);
 struct event_data {
 	struct json_int us, quota_us, row_us, runtime_us, ready_us; /* how long it took */
 	struct json_int n, exit_code, duration_ms;                  /* of an execution */
-	struct str runtime, template_name, by, why, signal, ended_by, command;
+	struct str runtime, base_template, by, why, signal, ended_by;
 };
 /* -EINVAL: nothing that is known. Texts are in the arena. */
 int event_data_read(struct arena *arena, struct str json, struct event_data *ret);

@@ -140,7 +140,8 @@ struct observe_reader_config {
 	void (*closed)(void *arg);   /* the feed is; the reader is already gone */
 	void *arg;
 };
-/* NULL: the feed is closed. Nothing is sent from inside this call. */
+/* NULL: the feed is closed, or has all the readers that it takes. Nothing is sent from inside this
+ * call. */
 struct observe_reader *observe_reader_new(struct observe_feed *feed,
 	const struct observe_reader_config *config);
 void observe_reader_drained(struct observe_reader *reader);
@@ -199,6 +200,16 @@ void observe_usage(struct store *store, const struct observe_usage_query *query,
 	observe_usage_fn fn, void *arg);
 
 /* ---- traces ---- */
+
+enum {
+	OBSERVE_TRACE_ID_SIZE = 33,
+	OBSERVE_SPAN_ID_SIZE = 17,
+};
+/* W3C trace context: "00-<32 hex>-<16 hex>-<2 hex>", later versions too. -EINVAL. */
+struct observe_parent {
+	char trace_id[OBSERVE_TRACE_ID_SIZE], span_id[OBSERVE_SPAN_ID_SIZE], flags[3];
+};
+int observe_parent_read(struct str text, struct observe_parent *ret);
 
 struct observe_traces;
 struct client;

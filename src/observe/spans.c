@@ -6,7 +6,7 @@ enum {
 	KIND_SERVER = 2,
 	STATUS_OK = 1,
 	STATUS_ERROR = 2,
-	MAX_TEXT = 8 << 10, /* of one attribute */
+	MAX_TEXT = 8192, /* of one attribute */
 };
 
 /* ---- ids ---- */
@@ -27,7 +27,7 @@ static bool is_zero(struct str s)
 	return true;
 }
 
-int trace_parent_read(struct str text, struct trace_parent *ret)
+int observe_parent_read(struct str text, struct observe_parent *ret)
 {
 	struct str version, trace, span, flags;
 	const size_t whole = text.n, exact = 55; /* of version 00, which has nothing behind it */
@@ -43,6 +43,7 @@ int trace_parent_read(struct str text, struct trace_parent *ret)
 		return -EINVAL;
 	(void)snprintf(ret->trace_id, sizeof ret->trace_id, "%.*s", STR_ARG(trace));
 	(void)snprintf(ret->span_id, sizeof ret->span_id, "%.*s", STR_ARG(span));
+	(void)snprintf(ret->flags, sizeof ret->flags, "%.*s", STR_ARG(flags));
 	return 0;
 }
 
@@ -64,12 +65,13 @@ struct scene { /* what the spans of one event share */
 	const struct trace_event *event;
 	const struct observe_prices *prices;
 	struct event_data data;
-	char trace_id[TRACE_ID_SIZE], root_id[SPAN_ID_SIZE], parent_id[SPAN_ID_SIZE];
+	char trace_id[OBSERVE_TRACE_ID_SIZE], root_id[OBSERVE_SPAN_ID_SIZE],
+		parent_id[OBSERVE_SPAN_ID_SIZE];
 };
 
 struct span {
 	const char *name;
-	char id[SPAN_ID_SIZE];
+	char id[OBSERVE_SPAN_ID_SIZE];
 	const char *parent; /* empty: none */
 	int64_t start_us, end_us;
 	int kind;
@@ -81,11 +83,11 @@ static void scene_init(struct scene *s, struct jsonw *w, const struct trace_even
 	const struct observe_prices *prices)
 {
 	struct str id = event->item->subject;
-	struct trace_parent parent;
+	struct observe_parent parent;
 
 	*s = (struct scene){ .w = w, .event = event, .prices = prices };
 	make_id("span", id, "sandbox", 0, 8, s->root_id);
-	if (trace_parent_read(event->traceparent, &parent) >= 0) {
+	if (observe_parent_read(event->traceparent, &parent) >= 0) {
 		memcpy(s->trace_id, parent.trace_id, sizeof s->trace_id);
 		memcpy(s->parent_id, parent.span_id, sizeof s->parent_id);
 	} else {
@@ -286,7 +288,7 @@ static size_t write_create(const struct scene *s)
 
 /* The request for an execution may have come from another trace than the sandbox's: then it is a
  * link. */
-static void write_link(const struct scene *s, const struct trace_parent *from)
+static void write_link(const struct scene *s, const struct observe_parent *from)
 {
 	jsonw_array(s->w, "links");
 	jsonw_object(s->w, NULL);
@@ -300,14 +302,13 @@ static void add_execution(const struct scene *s, const struct span *span)
 {
 	const struct event_data *d = &s->data;
 	CLEANUP(buf_done) struct buf out = BUF_INIT(1024);
-	struct str command = s->event->command.n ? s->event->command : d->command;
 	bool is_odd = !span->failed && (!d->exit_code.is_set || d->exit_code.value != 0);
 
 	add_text(s->w, "gen_ai.operation.name", STR("execute_tool"));
 	add_text(s->w, "gen_ai.tool.name", STR("command"));
 	add_int(s->w, "atoll.execution", d->n.value);
-	add_text(s->w, "process.command_line", command);
-	add_text(s->w, "langfuse.observation.input", command);
+	add_text(s->w, "process.command_line", s->event->command);
+	add_text(s->w, "langfuse.observation.input", s->event->command);
 	add_text(s->w, "atoll.ended_by", d->ended_by);
 	if (d->exit_code.is_set)
 		add_int(s->w, "process.exit.code", d->exit_code.value);
@@ -323,8 +324,8 @@ static size_t write_execution(const struct scene *s)
 {
 	const struct event_data *d = &s->data;
 	struct span span = until_now(s, "execute", d->duration_ms.value * 1000);
-	struct trace_parent from;
-	bool has_from = trace_parent_read(s->event->exec_traceparent, &from) >= 0;
+	struct observe_parent from;
+	bool has_from = observe_parent_read(s->event->exec_traceparent, &from) >= 0;
 	bool is_same = has_from && strcmp(from.trace_id, s->trace_id) == 0;
 
 	if (is_same && strcmp(from.span_id, s->parent_id) != 0)

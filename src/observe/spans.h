@@ -7,21 +7,13 @@
 #include "observe/observe-internal.h"
 
 enum {
-	TRACE_ID_SIZE = 33,
-	SPAN_ID_SIZE = 17,
 	SPANS_OF_EVENT = 5, /* the most */
 };
-
-/* W3C trace context: "00-<32 hex>-<16 hex>-<2 hex>", later versions too. -EINVAL. */
-struct trace_parent {
-	char trace_id[TRACE_ID_SIZE], span_id[SPAN_ID_SIZE];
-};
-int trace_parent_read(struct str text, struct trace_parent *ret);
 
 struct trace_event { /* an event and what is known of its sandbox; empty or 0: not known */
 	const struct observe_item *item;
 	struct str traceparent; /* of the request that made the sandbox */
-	struct str template_name, runtime, ended_by, ended_why;
+	struct str template_name, runtime;
 	int64_t started_us;
 	struct observe_amounts amounts; /* what it has used so far */
 	/* Of an execution. */

@@ -1,7 +1,7 @@
 /* The feed with readers that take as much as a test lets them. */
 #include "observe/observe.h"
 
-#include "database.h"
+#include "scratch.h"
 #include "test.h"
 
 enum {
@@ -9,8 +9,8 @@ enum {
 };
 
 struct rig {
-	char dir[40], url[512];
-	struct loop *loop;
+	struct scratch scratch;
+	struct loop *loop; /* the scratch's, as the next */
 	struct store *store;
 	struct observe_metrics *metrics;
 	struct observe_feed *feed;
@@ -23,7 +23,7 @@ struct sink {
 	struct buf got;
 	size_t queued; /* what a slow one has not taken yet */
 	bool is_slow, is_closed;
-	int64_t last, n, gaps, resets, beats, disorder;
+	int64_t id, last, n, gaps, resets, beats, disorder;
 	int64_t gap_from, gap_to;
 };
 
@@ -62,31 +62,22 @@ static int add_events(struct store_tx *tx, void *arg, struct err *e)
 
 static int rig_open(struct rig *rig, struct err *e)
 {
-	int r;
+	int r = scratch_open(&rig->scratch, e);
 
-	(void)snprintf(rig->dir, sizeof rig->dir, "/tmp/atoll-feed-XXXXXX");
-	if (!mkdtemp(rig->dir))
-		return -errno;
-	(void)database_url(rig->dir, rig->url, sizeof rig->url);
-	r = loop_new(&rig->loop, e);
-	if (r >= 0)
-		r = store_open(rig->loop, rig->url, &rig->store, e);
+	rig->loop = rig->scratch.loop;
+	rig->store = rig->scratch.store;
 	rig->metrics = observe_metrics_new();
 	return r < 0 ? r : observe_feed_new(rig->loop, rig->store, rig->metrics, &rig->feed, e);
 }
 
 static void rig_done(struct rig *rig)
 {
-	struct err e;
-
 	loop_timer_cancel(&rig->timer);
 	if (rig->feed)
 		observe_feed_close(rig->feed);
 	rig->feed = observe_feed_free(rig->feed);
 	rig->metrics = observe_metrics_free(rig->metrics);
-	rig->store = store_free(rig->store);
-	rig->loop = loop_free(rig->loop);
-	(void)dir_remove_tree(AT_FDCWD, rig->dir, &e);
+	scratch_done(&rig->scratch);
 }
 
 static void added(void *arg, int r, const struct err *e)
@@ -136,10 +127,13 @@ static void wait_for_head(struct rig *rig, int64_t want)
 
 static void take_event(struct sink *s, struct str text)
 {
-	struct str line;
+	static const struct str mark = STR("data: {\"seq\":");
+	struct str line, digits;
 	int64_t seq = 0;
 
 	while (str_split(&text, '\n', &line)) {
+		if (str_has_prefix(line, STR("id: ")))
+			(void)str_to_int(str_from(line, 4), 0, INT64_MAX, &s->id);
 		if (str_has_prefix(line, STR(": hb")))
 			s->beats++;
 		if (str_is(line, "event: gap"))
@@ -149,9 +143,11 @@ static void take_event(struct sink *s, struct str text)
 		if (str_has_prefix(line, STR("data: {\"from\":")))
 			(void)sscanf(line.p, "data: {\"from\":%" SCNd64 ",\"to\":%" SCNd64,
 				&s->gap_from, &s->gap_to);
-		if (!str_has_prefix(line, STR("id: ")))
+		if (!str_has_prefix(line, mark))
 			continue;
-		(void)str_to_int(str_from(line, 4), 1, INT64_MAX, &seq);
+		line = str_from(line, mark.n);
+		(void)str_split(&line, ',', &digits);
+		(void)str_to_int(digits, 1, INT64_MAX, &seq);
 		s->disorder += seq <= s->last;
 		s->last = seq;
 		s->n++;
@@ -283,6 +279,34 @@ TEST(a_slow_reader_hears_of_its_gap_and_misses_nothing)
 	ASSERT_EQ(slow.last, 4001);
 }
 
+/* It is told of no gap: it is given the rest as it takes what it has. */
+TEST(a_slow_reader_among_many_has_its_share)
+{
+	enum {
+		MANY = 4096, /* 64 KiB each */
+		EVENTS = 500,
+	};
+	cleanup_free struct sink *idle = XNEW_N(struct sink, MANY);
+	struct sink slow = { .is_slow = true };
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	for (size_t i = 0; i < MANY; i++)
+		sink_open(&rig, &idle[i], -1, (struct observe_filter){ .team_id = STR("none") });
+	sink_open(&rig, &slow, -1, (struct observe_filter){ 0 });
+	add(&rig, EVENTS, 1000);
+	wait_for_head(&rig, EVENTS);
+	run_for(&rig, 50);
+	ASSERT(slow.queued > 64 << 10 && slow.queued < 140 << 10);
+	for (int i = 0; i < 200 && slow.n < EVENTS; i++) { /* and says nothing of it */
+		slow.queued = 0;
+		run_for(&rig, 20);
+	}
+	ASSERT_EQ(slow.n, EVENTS);
+	ASSERT_EQ(slow.disorder + slow.gaps, 0);
+}
+
 TEST(a_number_from_the_future_is_told_and_set_right)
 {
 	struct sink s = { 0 };
@@ -296,9 +320,44 @@ TEST(a_number_from_the_future_is_told_and_set_right)
 	wait_for(&rig, &s.resets, 1);
 	ASSERT_EQ(s.resets, 1);
 	ASSERT_EQ(s.gap_to, 10);
+	ASSERT_EQ(s.id, 10); /* what it comes again with */
 	add(&rig, 3, 0);
 	wait_for(&rig, &s.n, 3);
 	ASSERT_EQ(s.n, 3);
+}
+
+/* An event that is written while the feed reads: whoever knows it already, from a page of its own
+ * or from before it came again, is ahead of the feed for a moment, and that is no number of the
+ * future.
+ */
+TEST(who_is_ahead_of_the_feed_is_not_set_back)
+{
+	struct sink s[48] = { 0 };
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct store_stats stats;
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++) {
+		struct addition late = { .from = rig.n_added + 1, .n = 1 };
+
+		add(&rig, 1, 0);
+		do {
+			run_for(&rig, 0);
+			store_stats(rig.store, &stats);
+		} while (stats.waiting);
+		run_for(&rig, (int64_t)i % 16); /* once the feed has just begun to read */
+		(void)usleep(5000);
+		ASSERT(store_run_now(rig.store, add_events, &late, &e) >= 0);
+		rig.n_added++;
+		sink_open(&rig, &s[i], rig.n_added, (struct observe_filter){ 0 });
+		run_for(&rig, 30);
+		ASSERT_EQ(s[i].resets, 0);
+	}
+	add(&rig, 1, 0);
+	wait_for_head(&rig, rig.n_added);
+	for (size_t i = 0; i < ARRAY_SIZE(s); i++)
+		ASSERT_EQ(s[i].last, rig.n_added);
 }
 
 TEST(closing_tells_readers_and_takes_no_new_ones)
@@ -313,6 +372,27 @@ TEST(closing_tells_readers_and_takes_no_new_ones)
 	ASSERT(s.is_closed);
 	sink_open(&rig, &late, 0, (struct observe_filter){ 0 });
 	ASSERT(!late.reader);
+}
+
+TEST(there_are_only_so_many_readers)
+{
+	enum {
+		MOST = 8192,
+	};
+	cleanup_free struct sink *s = XNEW_N(struct sink, MOST);
+	struct sink late = { 0 };
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	for (size_t i = 0; i < MOST; i++)
+		sink_open(&rig, &s[i], -1, (struct observe_filter){ 0 });
+	ASSERT(s[MOST - 1].reader);
+	sink_open(&rig, &late, -1, (struct observe_filter){ 0 });
+	ASSERT(!late.reader);
+	s[0].reader = observe_reader_free(s[0].reader);
+	sink_open(&rig, &late, -1, (struct observe_filter){ 0 });
+	ASSERT(late.reader);
 }
 
 TEST(heartbeats_come_by_themselves)

@@ -1,13 +1,11 @@
 #include "observe/observe.h"
 #include "loop/loop.h"
 
-#include "database.h"
+#include "scratch.h"
 #include "test.h"
 
-struct scratch {
-	char dir[40], url[256];
-	struct loop *loop;
-	struct store *store;
+struct rig {
+	struct scratch scratch;
 	struct observe_point points[OBSERVE_MAX_POINTS];
 	struct observe_use uses[8];
 	size_t n;
@@ -37,50 +35,39 @@ static int add_rows(struct store_tx *tx, void *arg, struct err *e)
 	return r < 0 ? r : store_exec(tx, rows_sql, NULL, 0, e);
 }
 
-static int scratch_open(struct scratch *s, struct err *e)
+static int rig_open(struct rig *s, struct err *e)
 {
-	int r;
+	int r = scratch_open(&s->scratch, e);
 
-	(void)snprintf(s->dir, sizeof s->dir, "/tmp/atoll-observe-XXXXXX");
-	if (!mkdtemp(s->dir))
-		return -errno;
-	(void)database_url(s->dir, s->url, sizeof s->url);
-	r = loop_new(&s->loop, e);
-	if (r >= 0)
-		r = store_open(s->loop, s->url, &s->store, e);
-	return r < 0 ? r : MIN(store_run_now(s->store, add_rows, NULL, e), 0);
+	return r < 0 ? r : MIN(store_run_now(s->scratch.store, add_rows, NULL, e), 0);
 }
 
-static void scratch_done(struct scratch *s)
+static void rig_done(struct rig *s)
 {
-	struct err e;
-
-	s->store = store_free(s->store);
-	s->loop = loop_free(s->loop);
-	(void)dir_remove_tree(AT_FDCWD, s->dir, &e);
+	scratch_done(&s->scratch);
 }
 
 static void got_points(void *arg, int r, const struct observe_point *v, size_t n,
 	const struct err *e)
 {
-	struct scratch *s = arg;
+	struct rig *s = arg;
 
 	(void)e;
 	s->r = r;
 	s->n = MIN(n, (size_t)OBSERVE_MAX_POINTS);
 	memcpy(s->points, v, s->n * sizeof *v);
-	loop_stop(s->loop);
+	loop_stop(s->scratch.loop);
 }
 
 static void got_uses(void *arg, int r, const struct observe_use *v, size_t n, const struct err *e)
 {
-	struct scratch *s = arg;
+	struct rig *s = arg;
 
 	(void)e;
 	s->r = r;
 	s->n = MIN(n, ARRAY_SIZE(s->uses));
 	memcpy(s->uses, v, s->n * sizeof *v);
-	loop_stop(s->loop);
+	loop_stop(s->scratch.loop);
 }
 
 TEST(concurrency_is_the_most_within_each_step)
@@ -88,12 +75,12 @@ TEST(concurrency_is_the_most_within_each_step)
 	static const struct {
 		int64_t running, per_10s;
 	} want[] = { { 2, 2 }, { 1, 0 }, { 1, 1 }, { 1, 0 } };
-	CLEANUP(scratch_done) struct scratch s = { 0 };
+	CLEANUP(rig_done) struct rig s = { 0 };
 	struct err e = { 0 };
 
-	ASSERT_EQ(scratch_open(&s, &e), 0);
-	observe_team(s.store, "t1", 10000000, 50000000, got_points, &s);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	observe_team(s.scratch.store, "t1", 10000000, 50000000, got_points, &s);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	ASSERT_EQ(s.r, 0);
 	ASSERT_EQ(s.n, ARRAY_SIZE(want));
 	for (size_t i = 0; i < s.n; i++) {
@@ -105,30 +92,30 @@ TEST(concurrency_is_the_most_within_each_step)
 
 TEST(a_long_time_has_wider_steps_and_never_too_many)
 {
-	CLEANUP(scratch_done) struct scratch s = { 0 };
+	CLEANUP(rig_done) struct rig s = { 0 };
 	struct err e = { 0 };
 
-	ASSERT_EQ(scratch_open(&s, &e), 0);
-	observe_team(s.store, "t1", 0, 7LL * 86400 * 1000000, got_points, &s);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	observe_team(s.scratch.store, "t1", 0, 7LL * 86400 * 1000000, got_points, &s);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	ASSERT_EQ(s.n, OBSERVE_MAX_POINTS);
 	ASSERT_EQ(s.points[0].running, 2);
 	ASSERT_EQ((int64_t)(s.points[0].start_rate * 10 + 0.5), 2);
 	ASSERT_EQ(s.points[OBSERVE_MAX_POINTS - 1].running, 1);
-	observe_team(s.store, "t1", 0, 1, got_points, &s);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	observe_team(s.scratch.store, "t1", 0, 1, got_points, &s);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	ASSERT_EQ(s.n, 1);
 	ASSERT_EQ(s.points[0].running, 0);
 }
 
 TEST(uses_are_counted_a_template_and_a_team)
 {
-	CLEANUP(scratch_done) struct scratch s = { 0 };
+	CLEANUP(rig_done) struct rig s = { 0 };
 	struct err e = { 0 };
 
-	ASSERT_EQ(scratch_open(&s, &e), 0);
-	observe_templates(s.store, "t1", got_uses, &s);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	observe_templates(s.scratch.store, "t1", got_uses, &s);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	ASSERT_EQ(s.n, 2);
 	ASSERT_STR(s.uses[0].template_id, "big");
 	ASSERT_STR(s.uses[1].template_id, "base");
@@ -181,14 +168,14 @@ static void stop(void *loop)
 
 TEST(events_are_written_in_order_and_none_is_left_behind)
 {
-	struct scratch s = { 0 };
+	struct rig s = { 0 };
 	struct err e = { 0 };
 	struct log_rows rows = { 0 };
 	struct observe_log *log;
 	struct loop_timer timer = { 0 };
 
-	ASSERT_EQ(scratch_open(&s, &e), 0);
-	log = observe_log_new(s.store);
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	log = observe_log_new(s.scratch.store);
 	for (int i = 0; i < 100; i++) {
 		char data[32];
 		int n = snprintf(data, sizeof data, "{\"i\":%d}", i);
@@ -200,17 +187,17 @@ TEST(events_are_written_in_order_and_none_is_left_behind)
 					   .cause = "because",
 					   .data = str_make(data, (size_t)n) });
 	}
-	loop_timer_init(&timer, s.loop, stop, s.loop);
-	loop_timer_set(&timer, loop_now_ms(s.loop) + 200);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	loop_timer_init(&timer, s.scratch.loop, stop, s.scratch.loop);
+	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 200);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	/* The last one has nobody to wait for it but the end. */
 	observe_event(log,
 		&(struct observe_event){ .actor = "system", .kind = "last", .subject = "a" });
 	log = observe_log_free(log);
-	loop_timer_set(&timer, loop_now_ms(s.loop) + 200);
-	ASSERT_EQ(loop_run(s.loop, &e), 0);
-	ASSERT(store_run_now(s.store, read_events, &rows, &e) >= 0);
-	scratch_done(&s);
+	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 200);
+	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
+	ASSERT(store_run_now(s.scratch.store, read_events, &rows, &e) >= 0);
+	rig_done(&s);
 	ASSERT_EQ(rows.n, 101);
 	ASSERT_EQ(rows.last_seq, 101);
 	ASSERT_STR(rows.kind, "last");

@@ -4,7 +4,7 @@
 #include "http/http.h"
 #include "observe/spans.h"
 
-#include "database.h"
+#include "scratch.h"
 #include "test.h"
 
 #include <arpa/inet.h>
@@ -15,9 +15,10 @@ enum {
 };
 
 struct rig {
-	char dir[40], url[512], endpoint[64];
-	struct loop *loop;
+	struct scratch scratch;
+	struct loop *loop; /* the scratch's, as the next */
 	struct store *store;
+	char endpoint[64];
 	struct observe_feed *feed;
 	struct client *client;
 	struct http_server *collector;
@@ -26,6 +27,7 @@ struct rig {
 	/* What the collector does and has seen. */
 	int statuses[8]; /* of the first posts; 0: 200, -1: never answers */
 	const char *retry_after;
+	struct str answer; /* empty: {} */
 	int n_posts;
 	int64_t at_ms[MAX_POSTS];
 	struct buf bodies, headers;
@@ -53,7 +55,7 @@ static void body_read(void *arg, int r, struct str body)
 		(void)buf_add_str(&rig->bodies, body);
 	if (rig->retry_after && status != 200)
 		http_add_header(x, "Retry-After", str_of(rig->retry_after));
-	http_reply(x, status, "application/json", STR("{}"));
+	http_reply(x, status, "application/json", rig->answer.n ? rig->answer : STR("{}"));
 }
 
 static void on_post(void *arg, struct http_exchange *x)
@@ -97,16 +99,11 @@ static int start_traces(struct rig *rig, struct err *e)
 static int rig_open(struct rig *rig, struct err *e)
 {
 	struct http_limits limits = { 0 };
-	int r;
+	int r = scratch_open(&rig->scratch, e);
 
 	rig->bodies = rig->headers = BUF_INIT(16 << 20);
-	(void)snprintf(rig->dir, sizeof rig->dir, "/tmp/atoll-traces-XXXXXX");
-	if (!mkdtemp(rig->dir))
-		return -errno;
-	(void)database_url(rig->dir, rig->url, sizeof rig->url);
-	r = loop_new(&rig->loop, e);
-	if (r >= 0)
-		r = store_open(rig->loop, rig->url, &rig->store, e);
+	rig->loop = rig->scratch.loop;
+	rig->store = rig->scratch.store;
 	if (r >= 0)
 		r = observe_feed_new(rig->loop, rig->store, NULL, &rig->feed, e);
 	if (r >= 0)
@@ -172,8 +169,6 @@ static void stop_traces(struct rig *rig, int64_t within_ms)
 
 static void rig_done(struct rig *rig)
 {
-	struct err e;
-
 	loop_timer_cancel(&rig->timer);
 	if (rig->traces)
 		stop_traces(rig, 100);
@@ -181,11 +176,9 @@ static void rig_done(struct rig *rig)
 	rig->client = client_free(rig->client);
 	observe_feed_close(rig->feed);
 	rig->feed = observe_feed_free(rig->feed);
-	rig->store = store_free(rig->store);
-	rig->loop = loop_free(rig->loop);
+	scratch_done(&rig->scratch);
 	buf_done(&rig->bodies);
 	buf_done(&rig->headers);
-	(void)dir_remove_tree(AT_FDCWD, rig->dir, &e);
 }
 
 /* ---- a life ---- */
@@ -373,6 +366,41 @@ TEST(what_is_refused_is_not_sent_again)
 	ASSERT_EQ(state.behind, 0);
 }
 
+TEST(what_is_refused_of_a_batch_is_counted_and_the_rest_is_sent)
+{
+	CLEANUP(rig_done)
+	struct rig rig = { .answer = STR("{\"partialSuccess\":{\"rejectedSpans\":\"12\","
+					 "\"errorMessage\":\"no\"}}") };
+	struct observe_traces_state state;
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	add(&rig, 600);
+	wait_for_end(&rig, 600);
+	ASSERT_EQ(rig.n_posts, 2);
+	observe_traces_state(rig.traces, &state);
+	ASSERT_EQ(state.rejected, 24);
+	ASSERT_EQ(state.sent, 576);
+}
+
+/* More than anybody reads: it has the spans all the same, and does not get them again. */
+TEST(a_collector_that_answers_at_length_is_sent_nothing_twice)
+{
+	cleanup_free char *text = XNEW_N(char, 200000);
+	CLEANUP(rig_done) struct rig rig = { .answer = str_make(text, 200000) };
+	struct observe_traces_state state;
+	struct err e = { 0 };
+
+	memset(text, ' ', 200000);
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	add(&rig, 600);
+	wait_for_end(&rig, 600);
+	ASSERT_EQ(rig.n_posts, 2);
+	observe_traces_state(rig.traces, &state);
+	ASSERT_EQ(state.sent, 600);
+	ASSERT_EQ(state.failures, 0);
+}
+
 /* It hangs: nobody waits for it, and the end comes in time. The next one finds what is missing. */
 TEST(a_collector_that_hangs_holds_nobody_up)
 {
@@ -395,7 +423,9 @@ TEST(a_collector_that_hangs_holds_nobody_up)
 
 TEST(the_oldest_go_when_the_collector_is_away_for_too_long)
 {
-	CLEANUP(rig_done) struct rig rig = { .statuses = { 503 }, .retry_after = "4" };
+	CLEANUP(rig_done)
+	struct rig rig = { .statuses = { 503, 503, 503, 503, 503, 503, 503, 503 },
+		.retry_after = "1" };
 	struct observe_traces_state state;
 	struct err e = { 0 };
 
@@ -405,6 +435,9 @@ TEST(the_oldest_go_when_the_collector_is_away_for_too_long)
 	ASSERT_EQ(rig.n_posts, 1);
 	ASSERT(store_run_now(rig.store, add_ends, &(struct many){ 19999 }, &e) >= 0);
 	add(&rig, 1); /* which is told */
+	for (int i = 0; i < 2000 && observe_feed_head(rig.feed) < 20600; i++)
+		run_for(&rig, 5);
+	memset(rig.statuses, 0, sizeof rig.statuses); /* it is back */
 	wait_for_end(&rig, 20000);
 	observe_traces_state(rig.traces, &state);
 	ASSERT_EQ(state.dropped, 600);
@@ -457,8 +490,8 @@ TEST(traceparents_are_read_as_the_standard_says)
 		{ "", -EINVAL },
 		{ "00", -EINVAL },
 	};
-	struct trace_parent parent;
+	struct observe_parent parent;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		ASSERT_EQ(trace_parent_read(str_of(cases[i].text), &parent), cases[i].r);
+		ASSERT_EQ(observe_parent_read(str_of(cases[i].text), &parent), cases[i].r);
 }

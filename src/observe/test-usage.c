@@ -1,12 +1,10 @@
-#include "observe/observe.h"
+#include "observe/observe-internal.h"
 
-#include "database.h"
+#include "scratch.h"
 #include "test.h"
 
 struct rig {
-	char dir[40], url[512];
-	struct loop *loop;
-	struct store *store;
+	struct scratch scratch;
 	struct observe_usage got[16];
 	char names[16][64];
 	size_t n;
@@ -26,11 +24,14 @@ static const char *const rows_sql[] = {
 	"('c', 't1', 'y', 'big', 'local', 'running', 1, 4, 1024, 2048, 1, '{}', '{}', 0, 0, NULL, "
 	"NULL), "
 	"('d', 't2', 'x', 'base', 'local', 'ended', 1, 1, 128, 1024, 1, '{}', '{}', 0, 0, NULL, "
+	"NULL), "
+	"('e', 't2', 'x', 'base', 'local', 'ended', 1, 2, 128, 1024, 1, '{}', '{}', 0, 0, NULL, "
 	"NULL)",
 	"INSERT INTO sandbox_runs (sandbox_id, started_us, ended_us, cpu_us, egress_bytes) VALUES "
 	"('a', 10000000, 20000000, 5000000, 1000), ('a', 30000000, 40000000, 1000000, 0), "
 	"('b', 15000000, 16500000, 0, 1048576), ('c', 35000000, NULL, 2000000, 10), "
-	"('d', 12000000, 13000000, 0, 0), ('d', 50000000, 40000000, 7, 7)",
+	"('d', 12000000, 13000000, 0, 0), ('d', 50000000, 40000000, 7, 7), "
+	"('e', 8640000000000, 8726400000000, 172800000000, 4398046511104)",
 };
 
 static int add_rows(struct store_tx *tx, void *arg, struct err *e)
@@ -45,25 +46,14 @@ static int add_rows(struct store_tx *tx, void *arg, struct err *e)
 
 static int rig_open(struct rig *rig, struct err *e)
 {
-	int r;
+	int r = scratch_open(&rig->scratch, e);
 
-	(void)snprintf(rig->dir, sizeof rig->dir, "/tmp/atoll-usage-XXXXXX");
-	if (!mkdtemp(rig->dir))
-		return -errno;
-	(void)database_url(rig->dir, rig->url, sizeof rig->url);
-	r = loop_new(&rig->loop, e);
-	if (r >= 0)
-		r = store_open(rig->loop, rig->url, &rig->store, e);
-	return r < 0 ? r : MIN(store_run_now(rig->store, add_rows, NULL, e), 0);
+	return r < 0 ? r : MIN(store_run_now(rig->scratch.store, add_rows, NULL, e), 0);
 }
 
 static void rig_done(struct rig *rig)
 {
-	struct err e;
-
-	rig->store = store_free(rig->store);
-	rig->loop = loop_free(rig->loop);
-	(void)dir_remove_tree(AT_FDCWD, rig->dir, &e);
+	scratch_done(&rig->scratch);
 }
 
 static void got(void *arg, int r, const struct observe_usage *v, size_t n, const struct err *e)
@@ -80,15 +70,15 @@ static void got(void *arg, int r, const struct observe_usage *v, size_t n, const
 			STR_ARG(v[i].team_id), STR_ARG(v[i].agent_id), STR_ARG(v[i].task_id),
 			STR_ARG(v[i].template_name));
 	}
-	loop_stop(rig->loop);
+	loop_stop(rig->scratch.loop);
 }
 
 static void ask(struct rig *rig, const struct observe_usage_query *query)
 {
 	struct err e = { 0 };
 
-	observe_usage(rig->store, query, got, rig);
-	(void)loop_run(rig->loop, &e);
+	observe_usage(rig->scratch.store, query, got, rig);
+	(void)loop_run(rig->scratch.loop, &e);
 }
 
 TEST(what_ran_within_a_time_is_summed_up)
@@ -124,6 +114,24 @@ TEST(a_time_that_cuts_a_run_gets_its_part)
 	ASSERT_EQ(rig.got[0].amounts.sandbox_ms, 5000);
 	ASSERT_EQ(rig.got[0].amounts.cpu_us, 2500000);
 	ASSERT_EQ(rig.got[0].amounts.runs, 1);
+}
+
+/* Two processors for a day, and more bytes than a day's µs leave room for. */
+TEST(a_part_of_a_long_run_is_no_number_too_large)
+{
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	const int64_t day_us = 86400LL * 1000000;
+	struct observe_usage_query query = { .sandbox_id = STR("e"),
+		.from_us = 100 * day_us,
+		.to_us = 100 * day_us + day_us / 4 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	ask(&rig, &query);
+	ASSERT_EQ(rig.r, 0);
+	ASSERT_EQ(rig.got[0].amounts.sandbox_ms, day_us / 4000);
+	ASSERT_EQ(rig.got[0].amounts.cpu_us, day_us / 2);
+	ASSERT_EQ(rig.got[0].amounts.egress_bytes, 1LL << 40);
 }
 
 TEST(groups_add_up_to_the_whole)
@@ -259,12 +267,26 @@ TEST(metrics_are_written_as_prometheus_reads_them)
 		"1\n"));
 }
 
+/* A snapshot's name is its team's, and counts are seen by all. */
+TEST(a_teams_own_names_are_no_labels)
+{
+	CLEANUP(observe_metrics_freep) struct observe_metrics *m = observe_metrics_new();
+	CLEANUP(buf_done) struct buf out = BUF_INIT(1 << 20);
+	const struct observe_item item = { .kind = STR("sandbox.created"),
+		.data = STR("{\"template\":\"secret-plan\",\"base_template\":\"base\"}") };
+
+	metrics_note(m, &item);
+	observe_metrics_write(m, &out);
+	ASSERT(strstr(out.p, "\natoll_sandboxes_created_total{template=\"base\"} 1\n"));
+	ASSERT(!strstr(out.p, "secret-plan"));
+}
+
 TEST(labels_of_others_do_not_fill_the_memory)
 {
 	CLEANUP(observe_metrics_freep) struct observe_metrics *m = observe_metrics_new();
 	CLEANUP(buf_done) struct buf out = BUF_INIT(1 << 20);
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 2000; i++) {
 		CLEANUP(buf_done) struct buf labels = BUF_INIT(1024);
 		char name[16];
 
@@ -273,5 +295,5 @@ TEST(labels_of_others_do_not_fill_the_memory)
 		observe_count(m, OBSERVE_EVENTS, buf_str(&labels), 1);
 	}
 	observe_metrics_write(m, &out);
-	ASSERT(strstr(out.p, "\natoll_metrics_dropped_total 744\n"));
+	ASSERT(strstr(out.p, "\natoll_metrics_dropped_total 976\n"));
 }

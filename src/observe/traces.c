@@ -136,7 +136,8 @@ static int look_up_execution(struct store_tx *tx, struct gathered *g, struct tra
 	if (event_data_read(g->page.arena, event->item->data, &data) < 0 || !data.n.is_set)
 		return 0;
 	return store_query(tx,
-		"SELECT command, traceparent FROM executions WHERE sandbox_id = $1 AND n = $2",
+		"SELECT substr(command, 1, 8192), traceparent FROM executions "
+		"WHERE sandbox_id = $1 AND n = $2", /* a span shows no more of it */
 		STORE_PARAMS(P_STR(event->item->subject), P_INT(data.n.value)), take_execution, &x,
 		e);
 }
@@ -310,21 +311,53 @@ static void retry_later(struct observe_traces *t, int64_t asked_ms)
 			(asked_ms ? asked_ms : t->retry_ms * (80 + chance % 41) / 100));
 }
 
-static void sent(struct observe_traces *t, struct batch *b, struct str answer)
+/* {"partialSuccess": {"rejectedSpans": "3", ...}}: it took the others. */
+struct partial {
+	struct json_int rejected;
+};
+struct success {
+	struct partial partial;
+};
+static const struct json_field partial_fields[] = {
+	JSON_FIELD(struct partial, rejected, "rejectedSpans", JSON_INT, .flags = JSON_LAX),
+};
+static const struct json_shape partial_shape =
+	JSON_SHAPE(struct partial, partial_fields, .ignore_unknown = true);
+static const struct json_field success_fields[] = {
+	JSON_FIELD(struct success, partial, "partialSuccess", JSON_OBJECT, .flags = JSON_LAX,
+		.shape = &partial_shape),
+};
+static const struct json_shape success_shape =
+	JSON_SHAPE(struct success, success_fields, .ignore_unknown = true);
+
+static int64_t refused_of(const struct batch *b, struct str answer)
 {
-	t->state.sent += (int64_t)b->n_spans;
-	observe_count(t->metrics, OBSERVE_TRACE_SPANS, STR("result=\"sent\""), (int64_t)b->n_spans);
-	if (memmem(answer.p, answer.n, "rejectedSpans", 13))
-		log_warn("traces.partial", "answer=%s", log_quote(answer));
+	struct arena *arena = arena_new((size_t)ANSWER_BYTES * 4);
+	struct success success = { 0 };
+	int64_t n = 0;
+
+	if (json_decode(arena, answer, &success_shape, &success, NULL) >= 0)
+		n = success.partial.rejected.value;
+	(void)arena_free(arena);
+	return MIN(MAX(n, 0), (int64_t)b->n_spans);
 }
 
-static void rejected(struct observe_traces *t, struct batch *b, int status, struct str answer)
+static void rejected(struct observe_traces *t, int64_t spans, int status, struct str answer)
 {
-	t->state.rejected += (int64_t)b->n_spans;
-	observe_count(t->metrics, OBSERVE_TRACE_SPANS, STR("result=\"rejected\""),
-		(int64_t)b->n_spans);
-	log_warn("traces.rejected", "status=%d spans=%zu answer=%s", status, b->n_spans,
+	t->state.rejected += spans;
+	observe_count(t->metrics, OBSERVE_TRACE_SPANS, STR("result=\"rejected\""), spans);
+	log_warn("traces.rejected", "status=%d spans=%" PRId64 " answer=%s", status, spans,
 		log_quote(str_make(answer.p, MIN(answer.n, (size_t)200))));
+}
+
+static void sent(struct observe_traces *t, struct batch *b, struct str answer)
+{
+	int64_t refused = refused_of(b, answer), taken = (int64_t)b->n_spans - refused;
+
+	t->state.sent += taken;
+	observe_count(t->metrics, OBSERVE_TRACE_SPANS, STR("result=\"sent\""), taken);
+	if (refused)
+		rejected(t, refused, 200, answer);
 }
 
 static void count_answer(struct observe_traces *t, int r, int status)
@@ -340,13 +373,15 @@ static void answered(void *arg, int r, const struct client_call *call, struct st
 {
 	struct batch *b = arg;
 	struct observe_traces *t = b->traces;
-	int status = r < 0 ? 0 : client_status(call);
 	bool more = b->more;
+	int status;
 
 	if (!t) {
 		batch_free(b);
 		return;
 	}
+	r = r == -ENOBUFS ? 0 : r; /* it did answer, only at length */
+	status = r < 0 ? 0 : client_status(call);
 	t->call = NULL;
 	t->batch = NULL;
 	count_answer(t, r, status);
@@ -361,7 +396,7 @@ static void answered(void *arg, int r, const struct client_call *call, struct st
 	if (status >= 200 && status < 300)
 		sent(t, b, body);
 	else
-		rejected(t, b, status, body);
+		rejected(t, (int64_t)b->n_spans, status, body);
 	t->state.failures = t->retry_ms = 0;
 	move_on(t, b->last);
 	batch_free(b);

@@ -100,7 +100,9 @@ struct usage_job {
 	void *arg;
 };
 
-/* `len` is how much of the span lies within the period, in µs; `whole` is all of it, at least 1. */
+/* `len` is how much of the span lies within the period, in µs; `whole` is all of it, at least 1.
+ * Shares go by floating point: two processors' day times a day in µs is more than a BIGINT. */
+#define SHARE " AS DOUBLE PRECISION) * len / whole AS BIGINT)"
 static const char usage_sql[] =
 	"SELECT team_key, agent_key, task_key, template_key, sandbox_key, "
 	"COUNT(DISTINCT sandbox_id), COUNT(*), "
@@ -108,10 +110,10 @@ static const char usage_sql[] =
 	"CAST(SUM(len / 1000 * cpu_count) AS BIGINT), "
 	"CAST(SUM(len / 1000 * memory_mb) AS BIGINT), "
 	"CAST(SUM(len / 1000 * disk_mb) AS BIGINT), "
-	"CAST(SUM(CASE WHEN len = whole THEN cpu_us ELSE cpu_us / 1000 * len / whole * 1000 END) "
-	"AS BIGINT), "
-	"CAST(SUM(CASE WHEN len = whole THEN egress_bytes ELSE egress_bytes / 1024 * len / whole * "
-	"1024 END) AS BIGINT) "
+	"CAST(SUM(CASE WHEN len = whole THEN cpu_us ELSE CAST(CAST(cpu_us" SHARE
+	" END) AS BIGINT), "
+	"CAST(SUM(CASE WHEN len = whole THEN egress_bytes ELSE CAST(CAST(egress_bytes" SHARE
+	" END) AS BIGINT) "
 	"FROM (SELECT "
 	"CASE WHEN $8 = 1 THEN s.team_id ELSE '' END AS team_key, "
 	"CASE WHEN $9 = 1 THEN COALESCE(s.agent_id, '') ELSE '' END AS agent_key, "
@@ -126,8 +128,8 @@ static const char usage_sql[] =
 	"CASE WHEN COALESCE(r.ended_us, $13) < $2 THEN COALESCE(r.ended_us, $13) ELSE $2 END - "
 	"CASE WHEN r.started_us > $1 THEN r.started_us ELSE $1 END END AS len "
 	"FROM sandbox_runs r JOIN sandboxes s ON s.id = r.sandbox_id "
-	"WHERE r.started_us < $2 AND (COALESCE(r.ended_us, $13) > $1 OR "
-	"(r.ended_us = r.started_us AND r.ended_us >= $1)) "
+	"WHERE r.started_us < $2 AND ((r.ended_us >= $1 AND (r.ended_us > $1 OR "
+	"r.started_us = $1)) OR (r.ended_us IS NULL AND $13 > $1)) "
 	"AND ($3 = '' OR s.team_id = $3) AND ($4 = '' OR s.agent_id = $4) "
 	"AND ($5 = '' OR s.task_id = $5) AND ($6 = '' OR s.template_name = $6) "
 	"AND ($7 = '' OR r.sandbox_id = $7)) AS spans "

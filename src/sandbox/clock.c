@@ -59,7 +59,7 @@ static void jump(struct sandbox_book *book, int64_t by_us)
 			live->view.end_us += by_us;
 	shift->by_us = by_us;
 	/* What was asked of the store before is older, and is moved along with the rest. */
-	store_run(book->config.store, shift_rows, shifted, shift);
+	store_record(book->config.store, shift_rows, shifted, shift);
 	tell(book, by_us);
 }
 

@@ -168,13 +168,14 @@ static bool is_lost(const struct live *live, int64_t now_ms)
 void health_sweep(struct sandbox_book *book)
 {
 	int64_t now_ms = loop_now_ms(book->config.loop);
+	bool is_host = host_is_to_blame(book);
 	struct live *live;
 	size_t at = 0;
 
 	while ((live = map_next(&book->by_id, &at))) {
 		if (!is_lost(live, now_ms))
 			continue;
-		if (live->view.health == SANDBOX_UNRESPONSIVE && host_is_to_blame(book))
+		if (live->view.health == SANDBOX_UNRESPONSIVE && is_host)
 			continue;
 		sweep_end(live, SANDBOX_END_INFRASTRUCTURE, live->view.health_why);
 	}

@@ -212,11 +212,10 @@ static void ask(struct live *live)
 /* ---- now and then into the rows ---- */
 
 struct seen {
-	int64_t at_us;
 	size_t n;
 	struct {
 		char id[SANDBOX_ID_SIZE];
-		int64_t cpu_us, egress_bytes;
+		int64_t at_us, cpu_us, egress_bytes;
 	} v[CHUNK];
 };
 
@@ -229,7 +228,7 @@ static int write_seen(struct store_tx *tx, void *arg, struct err *e)
 		r = store_exec(tx,
 			"UPDATE sandbox_runs SET seen_us = $1, cpu_us = $2, egress_bytes = $3 "
 			"WHERE sandbox_id = $4 AND ended_us IS NULL",
-			STORE_PARAMS(P_INT(seen->at_us), P_INT(seen->v[i].cpu_us),
+			STORE_PARAMS(P_INT(seen->v[i].at_us), P_INT(seen->v[i].cpu_us),
 				P_INT(seen->v[i].egress_bytes), P_TEXT(seen->v[i].id)),
 			e);
 	return r;
@@ -244,11 +243,10 @@ static void seen_written(void *arg, int r, const struct err *e)
 
 static struct seen *add_seen(struct sandbox_book *book, struct seen *seen, const struct sandbox *sb)
 {
-	if (!seen) {
+	if (!seen)
 		seen = XNEW(struct seen);
-		seen->at_us = time_wall_us();
-	}
 	memcpy(seen->v[seen->n].id, sb->id, sizeof sb->id);
+	seen->v[seen->n].at_us = run_end_us(sb);
 	seen->v[seen->n].cpu_us = sb->run.cpu_us;
 	seen->v[seen->n].egress_bytes = sb->run.egress_bytes;
 	if (++seen->n < CHUNK)

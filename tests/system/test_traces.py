@@ -12,10 +12,11 @@ import threading
 import time
 import unittest
 
-from harness import python_sdk
+from harness.environment import PYTHON_SDK
 from harness.processes import lose_host
 from harness.sandbox import Sandbox
 from harness.server import Server
+from harness.together import arrange
 from harness.v1 import Api
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
@@ -182,9 +183,9 @@ class Lives(Case):
             self.assertLessEqual(int(by_name[name]['endTimeUnixNano']), int(create['endTimeUnixNano']) + 1000)
 
     def read_by_opentelemetry(self, collector):
-        if python_sdk.reason_missing():
-            self.skipTest(f'not read by opentelemetry-proto: {python_sdk.reason_missing()}')
-        read = subprocess.run([python_sdk.interpreter(), '-c', READER], input=json.dumps(collector.bodies), text=True,
+        if PYTHON_SDK.reason_missing():
+            self.skipTest(f'not read by opentelemetry-proto: {PYTHON_SDK.reason_missing()}')
+        read = subprocess.run([PYTHON_SDK.program(), '-c', READER], input=json.dumps(collector.bodies), text=True,
                               capture_output=True, check=False)
         self.assertEqual(read.returncode, 0, read.stderr)
         self.assertEqual(int(read.stdout), len(collector.spans()))
@@ -327,3 +328,8 @@ class Options(unittest.TestCase):
         self.assertIn('logfmt', self.fails('--log-format', 'xml'))
         self.assertTrue(re.search('OTLP_HEADERS', self.fails(
             OTEL_EXPORTER_OTLP_ENDPOINT='http://127.0.0.1:1', OTEL_EXPORTER_OTLP_HEADERS='novalue')))
+
+
+def load_tests(_loader, standard, _pattern):
+    """Each has a server and a collector of its own, and mostly waits for a batch to go out."""
+    return arrange(standard, lambda test: isinstance(test, Case), 5)

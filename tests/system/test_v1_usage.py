@@ -14,6 +14,7 @@ import unittest
 from harness.processes import lose_host
 from harness.sandbox import Sandbox
 from harness.server import Server
+from harness.together import arrange_classes
 from harness.v1 import Api
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
@@ -85,7 +86,7 @@ class Sums(Case):
     def test_a_pause_costs_nothing(self):
         began = time.monotonic()
         with self.box() as box:
-            time.sleep(1)
+            time.sleep(0.5)
             ran = time.monotonic() - began
             box.api('POST', f'/sandboxes/{box.id}/pause', {})
             paused = self.of(box)
@@ -93,22 +94,34 @@ class Sums(Case):
             self.assertEqual(self.of(box), paused)
             box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 600})
             again = time.monotonic()
-            time.sleep(1)
+            time.sleep(0.5)
             ran += time.monotonic() - again
         used = self.of(box)
         self.assertEqual(used['runs'], 2)
         self.near(used['sandbox_seconds'], ran - 0.5)
         self.assertLess(used['sandbox_seconds'], ran + 1.5)
 
+    def test_a_sandbox_tells_what_it_costs_so_far(self):
+        with self.box() as box:
+            time.sleep(1)
+            shown = self.api.ask('GET', f'/sandboxes/{box.id}')
+            counted = self.of(box)
+        self.assertAlmostEqual(shown['used']['sandbox_seconds'], counted['sandbox_seconds'], delta=0.5)
+        self.assertAlmostEqual(shown['used']['cost'], counted['cost'], delta=counted['cost'] / 2)
+        ended = self.api.ask('GET', f'/sandboxes/{box.id}')
+        self.assertAlmostEqual(ended['used']['sandbox_seconds'], self.of(box)['sandbox_seconds'], 3)
+
+
+class Counts(Case):
     def test_processor_time_and_what_was_sent_are_the_kernels_word(self):
         with self.box() as box:
-            burn = "perl -e '1 while (times)[0] < 1'"
+            burn = "perl -e '1 while (times)[0] < 0.5'"
             send = ('for i in $(seq 200); do printf "%01000d" 0 > /dev/udp/192.0.2.1/9; '
                     'done 2>/dev/null; true')
             box.run(burn)
             box.run(send)
         used = self.of(box)
-        self.assertGreater(used['cpu_used_seconds'], 0.9)
+        self.assertGreater(used['cpu_used_seconds'], 0.45)
         self.assertLess(used['cpu_used_seconds'], used['vcpu_seconds'] + 1)
         self.assertGreaterEqual(used['egress_bytes'], 200 * 1000)
         self.assertLess(used['egress_bytes'], 200 * 1000 * 3)
@@ -144,16 +157,6 @@ class Sums(Case):
         rows = {r['agent']: r for r in csv.DictReader(io.StringIO(table))}
         self.assertAlmostEqual(float(rows['a1']['sandbox_seconds']), agents['a1']['sandbox_seconds'], 3)
         self.assertAlmostEqual(float(rows['a1']['cost']), agents['a1']['cost'], 5)
-
-    def test_a_sandbox_tells_what_it_costs_so_far(self):
-        with self.box() as box:
-            time.sleep(1)
-            shown = self.api.ask('GET', f'/sandboxes/{box.id}')
-            counted = self.of(box)
-        self.assertAlmostEqual(shown['used']['sandbox_seconds'], counted['sandbox_seconds'], delta=0.5)
-        self.assertAlmostEqual(shown['used']['cost'], counted['cost'], delta=counted['cost'] / 2)
-        ended = self.api.ask('GET', f'/sandboxes/{box.id}')
-        self.assertAlmostEqual(ended['used']['sandbox_seconds'], self.of(box)['sandbox_seconds'], 3)
 
     def test_a_sandbox_that_could_not_be_made_costs_nothing(self):
         answer = self.api.call('POST', '/sandboxes', {'template': 'base', 'runtime': 'crun'})
@@ -339,3 +342,8 @@ class OpenMetrics(Case):
             if line['event'] in ('sandbox.created', 'sandbox.ended'):
                 self.assertEqual((line['agent_id'], line['task_id']), ('logged', 'job'))
                 self.assertEqual({'ts', 'level', 'event'} - set(line), set())
+
+
+def load_tests(_loader, standard, _pattern):
+    """Classes side by side: each has a server of its own, and its tests mostly wait."""
+    return arrange_classes(standard, lambda test: True, 4)

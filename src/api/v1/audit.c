@@ -137,11 +137,13 @@ static int read_query(struct api_call *call, struct observe_query *query)
 {
 	struct v1_page page;
 
+	query->to_us = INT64_MAX;
 	if (v1_event_filter(call, &query->filter) < 0 ||
 		v1_query_time(call, "from", &query->from_us) < 0 ||
 		v1_query_time(call, "to", &query->to_us) < 0 ||
 		v1_page_read(call, 100, OBSERVE_MAX_PAGE, &page) < 0)
 		return -EINVAL;
+	query->to_us = MAX(query->to_us, 1); /* 0 would be no end at all */
 	query->limit = page.limit;
 	query->newest_first = true;
 	if (!page.cursor.n || str_to_int(page.cursor, 1, INT64_MAX, &query->before) == 0)

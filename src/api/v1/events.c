@@ -55,9 +55,11 @@ static bool key_lives(struct stream *s)
 
 	if (call->is_operator || now - s->checked_ms < KEY_CHECK_MS)
 		return true;
-	s->checked_ms = now;
 	key = access_find_key(call->api->config.access, call->key.team_id, str_of(call->key.id));
-	return key && (!key->expires_us || key->expires_us > time_wall_us());
+	if (!key || (key->expires_us && key->expires_us <= time_wall_us()))
+		return false; /* nor will it the next time */
+	s->checked_ms = now;
+	return true;
 }
 
 static bool on_send(void *arg, struct str text)
@@ -76,6 +78,19 @@ static size_t on_queued(void *arg)
 	return http_queued(((struct stream *)arg)->call->x);
 }
 
+/* Something at once: a proxy on the way passes the head on only then. With it the number behind
+ * which a stream goes on that asked for none: one that is lost before its first event has that to
+ * come again with. */
+static void greet(struct api_call *call, int64_t after)
+{
+	char text[64] = "retry: 1000\n\n";
+
+	if (after < 0)
+		(void)snprintf(text, sizeof text, "retry: 1000\nid: %" PRId64 "\n\n",
+			observe_feed_head(call->api->config.feed));
+	(void)http_write(call->x, str_of(text));
+}
+
 static void stream_events(struct api_call *call, const struct observe_filter *filter, int64_t after)
 {
 	struct stream *s = arena_alloc(http_arena(call->x), sizeof *s);
@@ -90,7 +105,7 @@ static void stream_events(struct api_call *call, const struct observe_filter *fi
 	s->checked_ms = loop_now_ms(http_loop(call->x));
 	s->reader = observe_reader_new(call->api->config.feed, &config);
 	if (!s->reader) {
-		api_fail_status(call, 503, "the server is being stopped");
+		api_fail_status(call, 503, "the server takes no more streams of events just now");
 		return;
 	}
 	http_add_header(call->x, "Cache-Control", STR("no-store, no-transform"));
@@ -99,8 +114,7 @@ static void stream_events(struct api_call *call, const struct observe_filter *fi
 	http_begin(call->x, 200, "text/event-stream", -1);
 	http_on_gone(call->x, on_gone, s);
 	http_on_drain(call->x, on_drain, s);
-	/* Something at once: a proxy on the way passes the head on only then. */
-	(void)http_write(call->x, STR("retry: 1000\n\n"));
+	greet(call, after);
 }
 
 /* ---- by pages ---- */

@@ -285,6 +285,11 @@ void v1_metrics(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(API_ANSWER_BYTES), labels = BUF_INIT(256);
 
+	if (call->key.agent_id[0]) {
+		api_fail_as(call, 403, "forbidden", "these are counts of the whole server",
+			"ask with a key that is no agent's");
+		return;
+	}
 	observe_label(&labels, "version", STR(ATOLL_VERSION));
 	observe_label(&labels, "node", str_of(call->api->config.node_id));
 	observe_write_family(&out, "atoll_build_info", "gauge", "What runs here.");
