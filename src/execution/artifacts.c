@@ -8,7 +8,10 @@
 enum {
 	SWEEP_FIRST_MS = 5000,
 	SWEEP_MS = 60000,
+	ORPHANS_MS = 3600 * 1000, /* each file costs a question */
 	SWEEP_AT_ONCE = 200,
+	SWEEP_BYTES = 32 << 20,
+	SLACK_US = 600 * 1000 * 1000, /* by which the clock may have been put back */
 	ARENA_BYTES = 16 << 20,
 	ORPHAN_S = 24 * 3600, /* a file without a row may be one that is being written */
 };
@@ -49,6 +52,7 @@ static struct artifact_op *op_new(struct execution_book *book, const struct sand
 
 static void op_free(struct artifact_op *op)
 {
+	close_fdp(&op->fd);
 	op->arena = arena_free(op->arena);
 	free(op);
 }
@@ -197,8 +201,10 @@ static void one_deleted(void *arg, int r, const struct err *e)
 {
 	struct artifact_op *op = arg;
 
-	if (r >= 0)
+	if (r >= 0) {
 		(void)unlinkat(op->book->config.artifacts_fd, op->id, 0);
+		(void)kept_add(op->book, op->team_id, -op->v[0].bytes - KEPT_FILE_BYTES, NULL);
+	}
 	op->done(op->arg, MIN(r, 0), e);
 	op_free(op);
 }
@@ -219,8 +225,15 @@ void execution_delete_artifact(struct execution_book *book, const struct sandbox
 struct sweep {
 	struct execution_book *book;
 	int64_t now_us;
+	bool is_for_orphans; /* too */
 	char ids[SWEEP_AT_ONCE][UUID_SIZE];
-	size_t n;
+	struct {
+		char team_id[SANDBOX_TEAM_SIZE];
+		int64_t bytes;
+	} of[SWEEP_AT_ONCE]; /* of those that had a row */
+	size_t n, n_rows;
+	int64_t from_us, before_us; /* whose output goes, by when they ended */
+	bool has_more;
 };
 
 static int add_expired(void *arg, const struct store_row *row, struct err *e)
@@ -228,8 +241,11 @@ static int add_expired(void *arg, const struct store_row *row, struct err *e)
 	struct sweep *s = arg;
 
 	(void)e;
-	if (s->n < SWEEP_AT_ONCE)
-		store_copy_text(row, 0, s->ids[s->n++], UUID_SIZE);
+	if (s->n == SWEEP_AT_ONCE)
+		return 0;
+	store_copy_text(row, 0, s->ids[s->n], UUID_SIZE);
+	store_copy_text(row, 1, s->of[s->n].team_id, SANDBOX_TEAM_SIZE);
+	s->of[s->n++].bytes = store_int(row, 2);
 	return 0;
 }
 
@@ -275,7 +291,7 @@ static int add_orphans(struct store_tx *tx, struct sweep *s, struct err *e)
 
 struct old_output {
 	char sandbox_id[SANDBOX_ID_SIZE];
-	int64_t n;
+	int64_t n, bytes;
 };
 
 struct old_outputs {
@@ -291,21 +307,26 @@ static int add_old(void *arg, const struct store_row *row, struct err *e)
 	if (old->n == SWEEP_AT_ONCE)
 		return 0;
 	store_copy_text(row, 0, old->v[old->n].sandbox_id, SANDBOX_ID_SIZE);
-	old->v[old->n++].n = store_int(row, 1);
+	old->v[old->n].n = store_int(row, 1);
+	old->v[old->n++].bytes = store_int(row, 2);
 	return 0;
 }
 
-/* The record of the command stays, and says that its output is no longer whole. */
-static int drop_output(struct store_tx *tx, const struct sweep *s, struct err *e)
+/* The record of the command stays, and says that its output is no longer whole. Nobody else writes
+ * meanwhile, so much is left for the next time. */
+static int drop_output(struct store_tx *tx, struct sweep *s, struct err *e)
 {
 	struct old_outputs old = { .n = 0 };
-	int64_t before_us = s->now_us - s->book->config.output_s * 1000000;
+	int64_t bytes = 0;
 	int r = store_query(tx,
-		"SELECT sandbox_id, n FROM executions WHERE ended_us < $1 AND last_seq > 0 "
+		"SELECT sandbox_id, n, stdout_bytes + stderr_bytes FROM executions "
+		"WHERE ended_us >= $3 AND ended_us < $1 AND last_seq > 0 "
 		"ORDER BY ended_us LIMIT $2",
-		STORE_PARAMS(P_INT(before_us), P_INT(SWEEP_AT_ONCE)), add_old, &old, e);
+		STORE_PARAMS(P_INT(s->before_us), P_INT(SWEEP_AT_ONCE), P_INT(s->from_us)), add_old,
+		&old, e);
 
-	for (size_t i = 0; r >= 0 && i < old.n; i++) {
+	for (size_t i = 0; r >= 0 && i < old.n && bytes < SWEEP_BYTES; i++) {
+		bytes += old.v[i].bytes;
 		r = store_exec(tx, "DELETE FROM output WHERE sandbox_id = $1 AND n = $2",
 			STORE_PARAMS(P_TEXT(old.v[i].sandbox_id), P_INT(old.v[i].n)), e);
 		if (r >= 0)
@@ -314,6 +335,7 @@ static int drop_output(struct store_tx *tx, const struct sweep *s, struct err *e
 				"WHERE sandbox_id = $1 AND n = $2",
 				STORE_PARAMS(P_TEXT(old.v[i].sandbox_id), P_INT(old.v[i].n)), e);
 	}
+	s->has_more = old.n == SWEEP_AT_ONCE || bytes >= SWEEP_BYTES;
 	return r;
 }
 
@@ -324,15 +346,17 @@ static int find_expired(struct store_tx *tx, void *arg, struct err *e)
 
 	s->n = 0;
 	r = store_query(tx,
-		"SELECT id FROM artifacts WHERE expires_us <= $1 ORDER BY expires_us LIMIT $2",
+		"SELECT id, team_id, bytes FROM artifacts WHERE expires_us <= $1 ORDER BY "
+		"expires_us LIMIT $2",
 		STORE_PARAMS(P_INT(s->now_us), P_INT(SWEEP_AT_ONCE)), add_expired, s, e);
 
 	for (size_t i = 0; r >= 0 && i < s->n; i++)
 		r = store_exec(tx, "DELETE FROM artifacts WHERE id = $1",
 			STORE_PARAMS(P_TEXT(s->ids[i])), e);
+	s->n_rows = s->n;
 	if (r >= 0)
 		r = drop_output(tx, s, e);
-	return r < 0 ? r : add_orphans(tx, s, e);
+	return r < 0 || !s->is_for_orphans ? r : add_orphans(tx, s, e);
 }
 
 static int unlink_all(void *arg, struct err *e)
@@ -349,16 +373,18 @@ static void swept(void *arg, int r, const struct err *e)
 {
 	struct sweep *s = arg;
 	struct execution_book *book = s->book;
+	bool is_full = s->n == SWEEP_AT_ONCE || s->has_more;
 
 	(void)r;
 	(void)e;
 	if (s->n)
 		log_info("artifacts.swept", "files=%zu", s->n);
+	for (size_t i = 0; i < s->n_rows; i++)
+		(void)kept_add(book, s->of[i].team_id, -s->of[i].bytes - KEPT_FILE_BYTES, NULL);
 	book->is_sweeping = false;
 	flight_end(book);
 	if (!book->is_stopping)
-		loop_timer_set(&book->sweep,
-			time_now_ms() + (s->n == SWEEP_AT_ONCE ? FLUSH_MS : SWEEP_MS));
+		loop_timer_set(&book->sweep, time_now_ms() + (is_full ? FLUSH_MS : SWEEP_MS));
 	free(s);
 }
 
@@ -368,7 +394,10 @@ static void expired_found(void *arg, int r, const struct err *e)
 
 	if (r < 0) {
 		log_warn("artifacts.sweep_failed", "err=%s", log_quote(str_of(e->msg)));
-		s->n = 0;
+		s->n = s->n_rows = 0;
+		s->has_more = false;
+	} else if (!s->has_more) {
+		s->book->output_from_us = s->before_us - SLACK_US;
 	}
 	flight_begin(s->book);
 	loop_job(s->book->config.loop, LOOP_ANY, unlink_all, swept, s);
@@ -384,6 +413,11 @@ static void on_sweep(void *arg)
 	s = XNEW(struct sweep);
 	s->book = book;
 	s->now_us = time_wall_us();
+	s->from_us = book->output_from_us;
+	s->before_us = s->now_us - book->config.output_s * 1000000;
+	s->is_for_orphans = time_now_ms() >= book->orphans_at_ms;
+	if (s->is_for_orphans)
+		book->orphans_at_ms = time_now_ms() + ORPHANS_MS;
 	book->is_sweeping = true;
 	flight_run(book, find_expired, expired_found, s);
 }

@@ -6,7 +6,7 @@ struct cancelling {
 	struct list node;
 	struct command *command;
 	int64_t grace_ms;
-	bool then_kills;
+	bool then_kills, is_first; /* nobody had cancelled it before */
 	struct loop_timer timer;
 	struct loop_task task;
 	struct err e;
@@ -42,6 +42,8 @@ static void signalled(void *arg, int r, const struct err *e)
 {
 	struct cancelling *x = arg;
 
+	if (r < 0 && x->is_first && !x->command->is_ending) /* its end is its own, then */
+		x->command->is_cancelled = false;
 	x->done(x->arg, r, e);
 	if (r >= 0 && x->then_kills && !x->command->is_ending)
 		loop_timer_set(&x->timer, time_now_ms() + x->grace_ms);
@@ -93,6 +95,8 @@ void execution_cancel(struct execution_book *book, const struct execution_ref *r
 {
 	struct cancelling *x = XNEW(struct cancelling);
 	struct command *c = command_find(book, ref);
+	const struct sandbox *sb =
+		c ? sandbox_find_tenant(book->config.sandboxes, c->view.sandbox_id) : NULL;
 
 	list_append(&book->cancels, &x->node);
 	x->done = done;
@@ -102,6 +106,8 @@ void execution_cancel(struct execution_book *book, const struct execution_ref *r
 	loop_timer_init(&x->timer, book->config.loop, grace_over, x);
 	if (!c || c->is_ending)
 		(void)err_set(&x->e, -ESRCH, "it has ended already");
+	else if (sb && sandbox_is_paused(sb))
+		(void)err_set(&x->e, -EBUSY, "sandbox %s is paused: resume it first", sb->id);
 	else if (choose_signal(x, signal ? signal : "SIGTERM", &x->e) == 0)
 		x->command = command_ref(c);
 	if (!x->command) {
@@ -115,6 +121,7 @@ void execution_cancel(struct execution_book *book, const struct execution_ref *r
 		line_signal(c, x->signal, signalled, x);
 		return;
 	}
+	x->is_first = !c->is_cancelled;
 	c->is_cancelled = true;
 	command_row_cancel(c, noted, x);
 }

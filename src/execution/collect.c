@@ -15,7 +15,8 @@ enum {
 struct collect {
 	struct execution_book *book;
 	struct collected file;
-	char sandbox_id[SANDBOX_ID_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], sandbox_id[SANDBOX_ID_SIZE];
+	int64_t counted_bytes; /* as the team's */
 	struct buf target;
 	int64_t max_bytes;
 	struct http_stream *stream;
@@ -30,6 +31,13 @@ struct collect {
 
 static void step(struct collect *c);
 
+void collect_undo(struct execution_book *book, const char *team_id, const char *id,
+	int64_t counted_bytes)
+{
+	(void)unlinkat(book->config.artifacts_fd, id, 0);
+	(void)kept_add(book, team_id, -counted_bytes, NULL);
+}
+
 static void collect_end(struct collect *c)
 {
 	uint8_t digest[SHA256_SIZE];
@@ -37,7 +45,7 @@ static void collect_end(struct collect *c)
 	if (c->fd >= 0)
 		(void)close(c->fd);
 	if (c->e.code < 0)
-		(void)unlinkat(c->book->config.artifacts_fd, c->file.id, 0);
+		collect_undo(c->book, c->team_id, c->file.id, c->counted_bytes);
 	(void)crypto_hash_sha256_final(&c->sha, digest);
 	hex_encode(digest, sizeof digest, c->file.sha256);
 	c->fn(c->arg, c->e.code, &c->file, &c->e);
@@ -97,6 +105,12 @@ static void on_head(void *arg, int status)
 	c->status = status;
 }
 
+static void count(struct collect *c, int64_t bytes)
+{
+	c->counted_bytes += bytes;
+	(void)kept_add(c->book, c->team_id, bytes, &c->e);
+}
+
 static void on_body(void *arg, struct str bytes)
 {
 	struct collect *c = arg;
@@ -106,7 +120,9 @@ static void on_body(void *arg, struct str bytes)
 	c->file.bytes += (int64_t)bytes.n;
 	if (c->file.bytes > c->max_bytes)
 		(void)err_set(&c->e, -EFBIG, "it is larger than %" PRId64 " bytes", c->max_bytes);
-	else if (buf_add_str(&c->coming, bytes) < 0)
+	if (c->e.code == 0)
+		count(c, (int64_t)bytes.n);
+	if (c->e.code == 0 && buf_add_str(&c->coming, bytes) < 0)
 		(void)err_set(&c->e, -ENOMEM, "out of memory");
 	if (c->is_writing && c->coming.n >= STRIDE_BYTES)
 		http_stream_pause(c->stream);
@@ -176,8 +192,10 @@ static void opened(void *arg, int r, const struct err *e)
 		sandbox_find(c->book->config.sandboxes, NULL, str_of(c->sandbox_id));
 	struct err gone = { 0 };
 
-	if (r < 0) {
-		fail(c, e);
+	if (r >= 0)
+		count(c, KEPT_FILE_BYTES);
+	if (r < 0 || c->e.code < 0) {
+		fail(c, r < 0 ? e : &c->e);
 	} else if (!sb) {
 		(void)err_set(&gone, -ENOENT, "the sandbox has ended");
 		fail(c, &gone);
@@ -196,8 +214,8 @@ static void add_query(struct buf *out, struct str path, const char *user)
 	}
 }
 
-void collect_file(struct execution_book *book, const char *sandbox_id, struct str path,
-	const char *user, int64_t max_bytes, collect_fn fn, void *arg)
+void collect_file(struct execution_book *book, const struct collect_from *from, struct str path,
+	int64_t max_bytes, collect_fn fn, void *arg)
 {
 	struct collect *c = XNEW(struct collect);
 
@@ -209,9 +227,10 @@ void collect_file(struct execution_book *book, const char *sandbox_id, struct st
 	c->target = BUF_INIT(64 << 10);
 	c->coming = c->going = BUF_INIT((size_t)4 * STRIDE_BYTES);
 	uuid_make(c->file.id);
-	(void)snprintf(c->sandbox_id, sizeof c->sandbox_id, "%s", sandbox_id);
+	(void)snprintf(c->team_id, sizeof c->team_id, "%s", from->team_id);
+	(void)snprintf(c->sandbox_id, sizeof c->sandbox_id, "%s", from->sandbox_id);
 	(void)crypto_hash_sha256_init(&c->sha);
-	add_query(&c->target, path, user);
+	add_query(&c->target, path, from->user);
 	loop_job(book->config.loop, LOOP_ANY, open_file, opened, c);
 }
 

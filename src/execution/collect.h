@@ -9,9 +9,15 @@ struct collected {
 	int64_t bytes;
 };
 typedef void (*collect_fn)(void *arg, int r, const struct collected *file, const struct err *e);
-/* -ENOENT: no such file. -EFBIG: larger than max_bytes. */
-void collect_file(struct execution_book *book, const char *sandbox_id, struct str path,
-	const char *user, int64_t max_bytes, collect_fn fn, void *arg);
+/* -ENOENT: no such file. -EFBIG: larger than max_bytes. -EDQUOT: the team has as much as it may. */
+struct collect_from {
+	const char *team_id, *sandbox_id, *user;
+};
+void collect_file(struct execution_book *book, const struct collect_from *from, struct str path,
+	int64_t max_bytes, collect_fn fn, void *arg);
+/* One that no row will name after all. */
+void collect_undo(struct execution_book *book, const char *team_id, const char *id,
+	int64_t counted_bytes);
 
 /* Names of files in a directory that match the pattern, as whole paths; for each, then done. */
 typedef void (*collect_list_fn)(void *arg, struct str path);

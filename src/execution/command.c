@@ -8,6 +8,9 @@ enum {
 	DEADLINE_GRACE_MS = 3000,   /* the guest keeps the deadline; we look after it */
 };
 
+static_assert((int)EXECUTION_MIN_SECRET_BYTES == (int)MASK_MIN_BYTES,
+	"what is let in can be masked");
+
 /* ---- one command ---- */
 
 static void on_flush(void *arg);
@@ -65,6 +68,14 @@ static void wipe(struct buf *b)
 	buf_done(b);
 }
 
+/* Nothing comes any more; who still holds it, holds no secret. */
+static void drop_masks(struct command *c)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(c->halves); i++)
+		c->halves[i].mask = mask_stream_free(c->halves[i].mask);
+	c->needles = mask_needles_unref(c->needles);
+}
+
 static void command_free(void *arg)
 {
 	struct command *c = arg;
@@ -79,9 +90,7 @@ static void command_free(void *arg)
 		(void)map_remove(&c->book->commands, str_of(c->key));
 	chunks_free(&c->fresh);
 	chunks_free(&c->saving);
-	for (size_t i = 0; i < ARRAY_SIZE(c->halves); i++)
-		c->halves[i].mask = mask_stream_free(c->halves[i].mask);
-	c->needles = mask_needles_unref(c->needles);
+	drop_masks(c);
 	wipe(&c->message);
 	buf_done(&c->secrets);
 	buf_done(&c->text);
@@ -130,6 +139,11 @@ int command_needles(struct command *c, const struct json_map *secrets, struct er
 	for (size_t i = 0; i < ARRAY_SIZE(c->halves); i++)
 		c->halves[i].mask = mask_stream_new(c->needles);
 	return 0;
+}
+
+size_t command_mask_bytes(const struct command *c, const char *team_id)
+{
+	return strcmp(c->team_id, team_id) == 0 ? mask_needles_bytes(c->needles) : 0;
 }
 
 void command_enter(struct command *c)
@@ -235,6 +249,7 @@ static void tell_over(struct command *c)
 {
 	c->is_over = true;
 	c->view.state = EXECUTION_ENDED;
+	drop_masks(c);
 	(void)map_remove(&c->book->commands, str_of(c->key));
 	followers_end(c);
 	if (c->started) { /* it ended before anybody was told that it began */
@@ -350,7 +365,8 @@ static void tell_started(struct command *c)
 void command_begun(struct command *c)
 {
 	c->view.state = EXECUTION_RUNNING;
-	if (!c->is_told_started) {
+	/* After a broken line it begins once more, maybe while that is being written. */
+	if (!c->is_told_started && !c->is_telling) {
 		c->must_tell_started = true;
 		command_save_soon(c);
 	}

@@ -9,8 +9,8 @@
  *   recover.c     after a restart      rules.c     which programs may be run
  *   shell.c       what a line of shell would run; words.c its words; wrappers.c programs that run
  *                 others
- *   run.c         a sandbox for one command; inject.c, collect.c its files in and out
- *   artifacts.c   what runs left behind */
+ *   run.c         a sandbox for one command; collect.c its files
+ *   artifacts.c   what runs left behind; kept.c how much of it a team has */
 #pragma once
 
 #include "connect/connect.h"
@@ -27,7 +27,8 @@ enum {
 	UNSAVED_LOW_BYTES = 128 << 10,
 	/* With what is on its way in sockets this must stay below what a guest keeps (1 MiB). */
 	CHUNK_COST = 64,
-	FORGET_BYTES = 4 << 10, /* a guest is told to let go of an output this long */
+	FORGET_BYTES = 4 << 10,      /* a guest is told to let go of an output this long */
+	MASKS_MAX_BYTES = 256 << 20, /* of all commands of a team that run */
 };
 
 struct chunk { /* never changed once it is made: a job may read it meanwhile */
@@ -45,10 +46,13 @@ struct execution_book {
 	struct list starting;     /* of struct command: they have no number yet */
 	struct list followers;    /* of those that do not run */
 	struct map rules;         /* of struct rules, by "TEAM AGENT" */
+	struct map kept;          /* bytes of artifacts, by team */
 	struct list runs;
 	struct loop_timer sweep;
 	bool is_sweeping, is_stopping;
-	struct list cancels; /* of those that wait to see whether a signal was enough */
+	int64_t orphans_at_ms;  /* when files without a row are looked for again */
+	int64_t output_from_us; /* the output of those that ended before has been swept */
+	struct list cancels;    /* of those that wait to see whether a signal was enough */
 	size_t in_flight;
 	struct loop_timer patience;
 	struct loop_task settling;
@@ -109,6 +113,7 @@ void command_unref(struct command *c);
 struct command *command_find(const struct execution_book *book, const struct execution_ref *ref);
 bool command_is_of(const struct command *c, const struct sandbox_owner *who);
 int command_needles(struct command *c, const struct json_map *secrets, struct err *e);
+size_t command_mask_bytes(const struct command *c, const char *team_id); /* 0: another's */
 /* Its row was written, or could not be. */
 void command_recorded(struct command *c, int r, const struct err *e);
 void command_enter(struct command *c); /* it has its number */
@@ -181,8 +186,8 @@ struct rules {
 int command_rules_load(struct store_tx *tx, void *book, struct err *e);
 void command_rules_done(struct execution_book *book);
 /* -EPERM and what is not allowed, and why; 1: there are rules, and they allow it. */
-int command_rules_check(const struct execution_book *book, const char *team_id,
-	const char *agent_id, const struct execution_spec *spec, struct err *e);
+int command_rules_check(const struct execution_book *book, const struct sandbox *sb,
+	const struct execution_spec *spec, struct err *e);
 
 /* ---- shell.c ---- */
 /* Calls fn for every program that a line would run. -EPERM: it cannot be said for certain which
@@ -197,6 +202,15 @@ void runs_recover(struct execution_book *book, done_fn done, void *arg);
 void runs_hang_up(struct execution_book *book);
 void runs_done(struct execution_book *book);
 void artifacts_sweep_start(struct execution_book *book);
+
+/* ---- kept.c ---- */
+enum {
+	KEPT_FILE_BYTES = 4096, /* each counts besides what it holds, so that empty ones do */
+};
+int kept_load(struct store_tx *tx, struct execution_book *book, struct err *e);
+void kept_done(struct execution_book *book);
+/* Counted in any case. -EDQUOT: that is more than the team may have. */
+int kept_add(struct execution_book *book, const char *team_id, int64_t bytes, struct err *e);
 
 static inline const char *or_empty(const char *text)
 {

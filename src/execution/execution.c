@@ -36,6 +36,7 @@ struct execution_book *execution_book_free(struct execution_book *book)
 	}
 	map_done(&book->commands);
 	command_rules_done(book);
+	kept_done(book);
 	loop_timer_cancel(&book->sweep);
 	close_fdp(&book->config.artifacts_fd);
 	explicit_bzero(book->key, sizeof book->key);
@@ -215,6 +216,8 @@ static int keep_spec(struct asking *a, const struct execution_spec *spec, struct
 	to->cwd = dup_str(a->arena, spec->cwd);
 	to->input = dup_str(a->arena, spec->input);
 	to->traceparent = dup_str(a->arena, spec->traceparent);
+	to->tracestate = dup_str(a->arena, spec->tracestate);
+	to->baggage = dup_str(a->arena, spec->baggage);
 	if (dup_map(a->arena, &spec->envs, &to->envs) < 0 ||
 		dup_map(a->arena, &spec->secrets, &to->secrets) < 0 ||
 		dup_strs(a->arena, &spec->argv, &to->argv) < 0 || (spec->shell.n && !to->shell.p) ||
@@ -234,7 +237,23 @@ static void asking_free(struct asking *a)
 		free(value);
 	}
 	a->arena = arena_free(a->arena);
+	flight_end(a->command->book);
+	command_unref(a->command);
 	free(a);
+}
+
+/* Whose doing it is, for what calls others in turn: by the names that OpenTelemetry looks for. What
+ * the caller sets itself stays, and a state goes only with the parent that it is of. */
+static void write_context(struct jsonw *w, const struct execution_spec *spec)
+{
+	const struct json_pair all[] = { { STR("TRACEPARENT"), spec->traceparent },
+		{ STR("TRACESTATE"), spec->tracestate }, { STR("BAGGAGE"), spec->baggage } };
+	bool is_other = map_has(&spec->envs, all[0].key) || map_has(&spec->secrets, all[0].key);
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		if (all[i].value.n && !(is_other && i < 2) && !map_has(&spec->envs, all[i].key) &&
+			!map_has(&spec->secrets, all[i].key))
+			jsonw_pair(w, all[i].key, all[i].value);
 }
 
 /* What the guest is told. */
@@ -265,8 +284,7 @@ static void write_message(struct asking *a)
 		jsonw_pair(&w, spec->envs.v[i].key, spec->envs.v[i].value);
 	for (size_t i = 0; i < spec->secrets.n; i++)
 		jsonw_pair(&w, spec->secrets.v[i].key, a->values.v[i].value);
-	if (spec->traceparent.n && !map_has(&spec->envs, STR("TRACEPARENT")))
-		jsonw_str(&w, "TRACEPARENT", spec->traceparent);
+	write_context(&w, spec);
 	jsonw_end_object(&w);
 	if (spec->cwd.n)
 		jsonw_str(&w, "cwd", spec->cwd);
@@ -280,34 +298,45 @@ static void write_message(struct asking *a)
 	jsonw_end_object(&w);
 }
 
+/* Each by itself: a value may look like what stands between two of them. */
+static int write_masked(struct jsonw *w, const char *key, struct mask_needles *needles,
+	struct str text)
+{
+	CLEANUP(buf_done) struct buf masked = BUF_INIT(COMMAND_MAX_BYTES);
+	int r = mask_text(needles, text, &masked);
+
+	jsonw_str(w, key, r < 0 ? STR("") : buf_str(&masked));
+	return r;
+}
+
 /* What the row says of it: names of secrets, and no value. */
 static int write_command(struct asking *a, struct err *e)
 {
-	CLEANUP(buf_done) struct buf plain = BUF_INIT(COMMAND_MAX_BYTES);
 	const struct execution_spec *spec = &a->spec;
 	struct command *c = a->command;
 	struct jsonw w;
+	int r = 0;
 
-	jsonw_init(&w, &plain);
+	jsonw_init(&w, &c->text);
 	jsonw_object(&w, NULL);
 	if (spec->shell.n)
-		jsonw_str(&w, "shell", spec->shell);
+		r = write_masked(&w, "shell", c->needles, spec->shell);
 	if (spec->argv.n) {
 		jsonw_array(&w, "argv");
-		for (size_t i = 0; i < spec->argv.n; i++)
-			jsonw_str(&w, NULL, spec->argv.v[i]);
+		for (size_t i = 0; r == 0 && i < spec->argv.n; i++)
+			r = write_masked(&w, NULL, c->needles, spec->argv.v[i]);
 		jsonw_end_array(&w);
 	}
 	if (spec->envs.n) {
 		jsonw_array(&w, "envs");
-		for (size_t i = 0; i < spec->envs.n; i++)
-			jsonw_str(&w, NULL, spec->envs.v[i].key);
+		for (size_t i = 0; r == 0 && i < spec->envs.n; i++)
+			r = write_masked(&w, NULL, c->needles, spec->envs.v[i].key);
 		jsonw_end_array(&w);
 	}
 	if (spec->secrets.n)
 		jsonw_map(&w, "secrets", &spec->secrets);
 	jsonw_end_object(&w);
-	if (plain.failed || mask_text(c->needles, buf_str(&plain), &c->text) < 0)
+	if (r < 0 || c->text.failed)
 		return err_set(e, -E2BIG, "the command is larger than %d KiB",
 			COMMAND_MAX_BYTES >> 10);
 	if (spec->cwd.n)
@@ -391,10 +420,29 @@ static void add_own_secrets(struct asking *a, const struct sandbox *sb)
 	}
 }
 
+/* What looks for secrets takes up to a hundred times their size, for as long as a command runs. */
+static int check_masks(const struct command *c, struct err *e)
+{
+	const struct execution_book *book = c->book;
+	const struct command *other;
+	size_t at = 0, bytes = 0;
+
+	while ((other = map_next(&book->commands, &at)))
+		bytes += command_mask_bytes(other, c->team_id);
+	LIST_EACH(&book->starting, node)
+	bytes += command_mask_bytes(container_of(node, struct command, node), c->team_id);
+	return bytes <= MASKS_MAX_BYTES
+		       ? 0
+		       : err_set(e, -EDQUOT,
+				 "the commands of the team have secrets too large to look for");
+}
+
 static int prepare(struct asking *a, struct err *e)
 {
 	int r = command_needles(a->command, &a->values, e);
 
+	if (r >= 0)
+		r = check_masks(a->command, e);
 	if (r >= 0)
 		r = write_command(a, e);
 	if (r < 0)
@@ -500,7 +548,7 @@ static int admit(struct execution_book *book, const struct execution_spec *spec,
 		return err_set(e, -EBUSY, "sandbox %s is paused: resume it first", sb->id);
 	r = check(spec, e);
 	if (r >= 0)
-		r = command_rules_check(book, sb->team_id, sb->agent_id, spec, e);
+		r = command_rules_check(book, sb, spec, e);
 	*ret_ruled = r > 0;
 	if (r >= 0)
 		r = check_count(book, sb->id, e);
@@ -519,7 +567,8 @@ void execution_start(struct execution_book *book, const struct execution_spec *s
 	(void)admit(book, spec, &sb, &a->is_ruled, &a->e);
 	if (a->e.code == 0)
 		(void)keep_spec(a, spec, &a->e);
-	a->command = command_new(book);
+	a->command = command_ref(command_new(book));
+	flight_begin(book);
 	a->command->started = fn;
 	a->command->started_arg = arg;
 	if (a->e.code == 0)

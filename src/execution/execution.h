@@ -1,6 +1,6 @@
 /* execution - commands in sandboxes: run, recorded, followed, stopped; and what they leave behind.
  * Owns:   the executions, output, command_rules, runs and artifacts tables; the artifacts' files.
- * Uses:   base, loop, json, http, connect, store, observe, secret, sandbox.
+ * Uses:   base, loop, json, limit, http, connect, store, observe, secret, sandbox.
  * Never:  answers HTTP, or lets a secret's value out: output is masked before it is kept or told.
  *
  * A command runs in the sandbox's guest under a tag of ours, and the guest keeps its newest output
@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "limit/limit.h"
 #include "loop/loop.h"
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
@@ -22,6 +23,7 @@ enum {
 	EXECUTION_MAX_KEEP_BYTES = 64 << 20,
 	EXECUTION_MAX_AT_ONCE = 64, /* in one sandbox */
 	EXECUTION_MAX_SECRETS = 64,
+	EXECUTION_MIN_SECRET_BYTES = 4, /* shorter ones could not be masked */
 	EXECUTION_MAX_INPUT_BYTES = 8 << 20,
 	EXECUTION_GRACE_MS = 5000, /* between SIGTERM and SIGKILL, unless asked otherwise */
 	EXECUTION_TRACE_SIZE = 64,
@@ -72,10 +74,11 @@ struct execution_config { /* all borrowed, but for the descriptor, which is take
 	struct sandbox_book *sandboxes;
 	struct secret_book *secrets;
 	uint8_t seed[SHA256_SIZE];
-	int artifacts_fd;       /* the directory of artifacts' files */
-	int64_t retention_s;    /* of artifacts */
-	int64_t output_s;       /* what commands printed is kept so long after they ended */
-	int64_t artifact_bytes; /* the most of one; of one run, four times that */
+	int artifacts_fd;         /* the directory of artifacts' files */
+	int64_t retention_s;      /* of artifacts */
+	int64_t output_s;         /* what commands printed is kept so long after they ended */
+	int64_t artifact_bytes;   /* the most of one; of one run, four times that */
+	struct limit_teams teams; /* and of all of a team: LIMIT_ARTIFACT_STORAGE */
 };
 
 struct execution_book;
@@ -108,7 +111,8 @@ struct execution_spec {
 	struct str input;        /* its stdin; p NULL: /dev/null */
 	int64_t timeout_ms;      /* 0: the usual, as the next */
 	int64_t keep_bytes;
-	struct str traceparent; /* becomes TRACEPARENT; empty: none */
+	/* Become variables of its environment, TRACEPARENT ...; empty: none. */
+	struct str traceparent, tracestate, baggage;
 };
 typedef void (*execution_fn)(void *arg, int r, const struct execution *ex, const struct err *e);
 /* fn when the process runs and its row says so. -ENOENT: no such sandbox. -EINVAL: the request.
@@ -131,7 +135,7 @@ typedef void (*execution_page_fn)(void *arg, int r, const struct execution *v, s
 void execution_list(struct execution_book *book, const struct execution_ref *ref, int64_t before,
 	size_t limit, execution_page_fn fn, void *arg);
 /* signal 0: SIGTERM, and SIGKILL after grace_ms; to all of its process group. -ENOENT; -ESRCH: it
- * has ended. Done when the signal was sent. */
+ * has ended. -EBUSY: the sandbox is paused. Done when the signal was sent. */
 void execution_cancel(struct execution_book *book, const struct execution_ref *ref,
 	const char *signal, int64_t grace_ms, const char *actor, done_fn done, void *arg);
 
@@ -243,5 +247,8 @@ typedef void (*execution_artifact_fn)(void *arg, int fd, const struct execution_
 	const struct err *e);
 void execution_open_artifact(struct execution_book *book, const struct sandbox_owner *who,
 	struct str id, execution_artifact_fn fn, void *arg);
+/* What a team has of them; -ENOSPC: so much that not even an empty one fits. */
+int64_t execution_artifact_bytes(const struct execution_book *book, const char *team_id);
+int execution_artifact_room(const struct execution_book *book, const char *team_id, struct err *e);
 void execution_delete_artifact(struct execution_book *book, const struct sandbox_owner *who,
 	struct str id, const char *actor, done_fn done, void *arg);

@@ -47,7 +47,7 @@ struct data_in {
 static const struct json_field data_fields[] = {
 	JSON_FIELD(struct data_in, out, "stdout", JSON_BYTES),
 	JSON_FIELD(struct data_in, err, "stderr", JSON_BYTES),
-	JSON_FIELD(struct data_in, seq, "seq", JSON_INT),
+	JSON_FIELD(struct data_in, seq, "seq", JSON_INT, .min = 0, .max = INT64_MAX - 1),
 };
 static const struct json_shape data_shape =
 	JSON_SHAPE(struct data_in, data_fields, .ignore_unknown = true);
@@ -116,26 +116,37 @@ static const struct sandbox *tenant(const struct command *c)
 	return sandbox_find_tenant(c->book->config.sandboxes, c->view.sandbox_id);
 }
 
+/* The guest names what it was given: a directory, a program. What is too long is cut between two
+ * characters, or no database would take it. */
+static void take_message(const struct command *c, int code, struct str text, struct err *ret)
+{
+	CLEANUP(buf_done) struct buf masked = BUF_INIT((size_t)4 * FRAME_MAX_BYTES);
+
+	if (mask_text(c->needles, text, &masked) < 0)
+		buf_clear(&masked);
+	(void)err_set(ret, code, "%.*s", STR_ARG(buf_str(&masked)));
+}
+
 static void take_end(struct command *c, const struct end_in *in)
 {
 	struct command_end end = { .by = EXECUTION_END_PROCESS,
 		.has_exit_code = in->exited.value,
 		.exit_code = in->exit_code.value,
 		.signo = (int)in->signal.value };
-	char why[200];
+	struct err why = { 0 };
 
-	(void)snprintf(why, sizeof why, "%.*s", STR_ARG(in->error));
+	take_message(c, -EIO, in->error, &why);
 	if (str_is(in->fault, "timeout") || c->is_timed_out) {
 		end.by = EXECUTION_END_TIMEOUT;
-		(void)snprintf(why, sizeof why, "its time of %" PRId64 " ms was up",
+		(void)err_set(&why, -ETIMEDOUT, "its time of %" PRId64 " ms was up",
 			(c->view.deadline_us - c->view.started_us) / 1000);
 	} else if (str_is(in->fault, "memory")) {
 		end.by = EXECUTION_END_MEMORY;
 	} else if (c->is_cancelled) {
 		end.by = EXECUTION_END_USER;
-		(void)snprintf(why, sizeof why, "cancelled");
+		(void)err_set(&why, -ECANCELED, "cancelled");
 	}
-	end.why = why;
+	end.why = why.msg;
 	command_end(c, &end);
 }
 
@@ -195,8 +206,7 @@ static int take_frame(void *arg, unsigned flags, struct str payload, struct err 
 		return r;
 	if (in.has_error) {
 		c->has_failed = true;
-		(void)err_set(&c->failure, error_code(in.error.code), "%.*s",
-			STR_ARG(in.error.message));
+		take_message(c, error_code(in.error.code), in.error.message, &c->failure);
 	}
 	if ((flags & CONNECT_FLAG_END) || !in.has_event)
 		return 0;

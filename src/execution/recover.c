@@ -69,6 +69,8 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 	struct recovery *r = arg;
 	int result = command_rules_load(tx, r->book, e);
 
+	if (result >= 0)
+		result = kept_load(tx, r->book, e);
 	if (result < 0)
 		return result;
 	LIST_EACH(&r->found, node) /* it is tried again */

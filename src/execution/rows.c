@@ -27,6 +27,10 @@ const char *execution_end_name(enum execution_end end)
 	return end_names[end];
 }
 
+enum {
+	EVENT_COMMAND_BYTES = 16 << 10,
+};
+
 struct row_job {
 	struct execution ex; /* its texts are in the buffers */
 	struct buf text, cwd, secrets, held, data;
@@ -176,7 +180,10 @@ static void write_started(const struct row_job *job, struct buf *out)
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
 	jsonw_int(&w, "execution", job->ex.n);
-	jsonw_raw(&w, "command", buf_str(&job->text));
+	if (job->text.n <= EVENT_COMMAND_BYTES)
+		jsonw_raw(&w, "command", buf_str(&job->text));
+	else /* its row has it; the log, which everybody reads, is no place for a megabyte */
+		jsonw_int(&w, "command_bytes", (int64_t)job->text.n);
 	if (job->ex.traceparent[0])
 		jsonw_strz(&w, "traceparent", job->ex.traceparent);
 	jsonw_end_object(&w);
@@ -208,15 +215,15 @@ static void write_ended(const struct row_job *job, struct buf *out)
 static int take_why(void *arg, const struct store_row *row, struct err *e)
 {
 	struct row_job *job = arg;
-	char by[32], why[160];
+	struct err why = { 0 };
 
 	(void)e;
 	if (store_is_null(row, 0))
 		return 0;
-	store_copy_text(row, 0, by, sizeof by);
-	store_copy_text(row, 1, why, sizeof why);
-	(void)snprintf(job->ex.ended_why, sizeof job->ex.ended_why, "the sandbox ended by %s: %s",
-		by, why);
+	/* An err is cut between two characters. */
+	(void)err_set(&why, -EIO, "the sandbox ended by %.*s: %.*s", STR_ARG(store_text(row, 0)),
+		STR_ARG(store_text(row, 1)));
+	(void)snprintf(job->ex.ended_why, sizeof job->ex.ended_why, "%s", why.msg);
 	return 0;
 }
 

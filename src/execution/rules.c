@@ -92,19 +92,32 @@ static int check_by(const struct json_strs *programs, const char *whose,
 			     : argv_programs(spec->argv.v, spec->argv.n, allow, &j, e);
 }
 
-/* 1: there are rules, and they allow it. */
-int command_rules_check(const struct execution_book *book, const char *team_id,
-	const char *agent_id, const struct execution_spec *spec, struct err *e)
+/* Whoever made the sandbox chose its variables: maybe the one who is bound by the rules. */
+static int check_own(const struct execution_book *book, const struct sandbox *sb, struct err *e)
+{
+	struct str name = sandbox_env_name(book->config.sandboxes, sb->id, is_guarded_name);
+
+	return name.p ? err_set(e, -EPERM,
+				"the rules of commands cannot be checked: the sandbox was made "
+				"with %.*s, which decides what is run",
+				STR_ARG(name))
+		      : 0;
+}
+
+int command_rules_check(const struct execution_book *book, const struct sandbox *sb,
+	const struct execution_spec *spec, struct err *e)
 {
 	char key[SANDBOX_TEAM_SIZE + EXECUTION_NAME_SIZE + 1];
 	const struct rules *of_team =
-		map_get(&book->rules, rules_key(key, sizeof key, team_id, ""));
+		map_get(&book->rules, rules_key(key, sizeof key, sb->team_id, ""));
 	const struct rules *of_agent = NULL;
-	int r = 0;
+	int r;
 
-	if (agent_id && agent_id[0])
-		of_agent = map_get(&book->rules, rules_key(key, sizeof key, team_id, agent_id));
-	if (of_team)
+	if (sb->agent_id[0])
+		of_agent = map_get(&book->rules,
+			rules_key(key, sizeof key, sb->team_id, sb->agent_id));
+	r = of_team || of_agent ? check_own(book, sb, e) : 0;
+	if (r >= 0 && of_team)
 		r = check_by(&of_team->programs, "the team", spec, e);
 	if (r >= 0 && of_agent)
 		r = check_by(&of_agent->programs, "the agent", spec, e);
@@ -125,7 +138,7 @@ static const struct json_shape programs_shape = JSON_SHAPE(struct programs_in, p
 static int load_row(void *arg, const struct store_row *row, struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new((size_t)4 * RULES_BYTES);
-	CLEANUP(buf_done) struct buf text = BUF_INIT(RULES_BYTES);
+	CLEANUP(buf_done) struct buf text = BUF_INIT((size_t)2 * RULES_BYTES);
 	struct execution_book *book = arg;
 	char team_id[SANDBOX_TEAM_SIZE], agent_id[EXECUTION_NAME_SIZE];
 	char key[SANDBOX_TEAM_SIZE + EXECUTION_NAME_SIZE + 1];
@@ -204,6 +217,8 @@ static void rules_refused(void *arg)
 	struct rules_job *job = arg;
 
 	job->done(job->arg, job->e.code, &job->e);
+	rules_free(job->rules);
+	buf_done(&job->json);
 	free(job);
 }
 
@@ -247,11 +262,7 @@ void execution_set_rules(struct execution_book *book, const char *team_id, const
 
 	job->done = done;
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
-	if (programs && check_programs(programs, &job->e) < 0) {
-		loop_defer(book->config.loop, &job->task, rules_refused, job);
-		return;
-	}
-	if (programs) {
+	if (programs && check_programs(programs, &job->e) == 0) {
 		(void)rules_key(key, sizeof key, team_id, agent_id);
 		job->rules = rules_new(key, programs);
 		jsonw_init(&w, &job->json);
@@ -259,8 +270,14 @@ void execution_set_rules(struct execution_book *book, const char *team_id, const
 		for (size_t i = 0; i < programs->n; i++)
 			jsonw_str(&w, NULL, programs->v[i]);
 		jsonw_end_array(&w);
+		if (job->json.failed)
+			(void)err_set(&job->e, -EINVAL, "programs: more than %d KiB all together",
+				RULES_BYTES >> 10);
 	}
-	flight_run(book, write_rules, rules_written, job);
+	if (job->e.code < 0)
+		loop_defer(book->config.loop, &job->task, rules_refused, job);
+	else
+		flight_run(book, write_rules, rules_written, job);
 }
 
 static void tell_rules(void *arg)

@@ -205,8 +205,13 @@ static void artifacts_written(void *arg, int r, const struct err *e)
 {
 	struct execution_run *run = arg;
 
-	if (r < 0)
+	if (r < 0) {
 		run->e = *e;
+		for (size_t i = 0; i < run->result.n_artifacts; i++)
+			collect_undo(run->book, run->team_id, run->artifacts[i].id,
+				run->artifacts[i].bytes + KEPT_FILE_BYTES);
+		run->result.n_artifacts = 0;
+	}
 	run->result.artifacts = run->artifacts;
 	run->result.artifacts_missing = run->missing.n ? run->missing.p : NULL;
 	destroy(run);
@@ -255,8 +260,9 @@ static void collect_next(struct execution_run *run)
 	if (run->at == run->n_paths || run->is_left)
 		write_artifacts(run);
 	else
-		collect_file(run->book, run->result.sandbox_id, run->paths[run->at], run->user,
-			MIN(one, left), collected, run);
+		collect_file(run->book,
+			&(struct collect_from){ run->team_id, run->result.sandbox_id, run->user },
+			run->paths[run->at], MIN(one, left), collected, run);
 }
 
 static void add_path(void *arg, struct str path)

@@ -17,7 +17,7 @@ struct word {
 	bool is_literal; /* no expansion changes it: no $, no *, no ~, no {a,b} */
 	bool is_quoted;  /* a part of it: then it is no reserved word */
 	size_t plain_n;  /* so much of the text stood there as it is, before any quote or $ */
-	bool splits;     /* an expansion outside quotes: it may become many words, or none */
+	bool splits;     /* an expansion that may make many words of it, or none */
 };
 
 struct words {
@@ -33,6 +33,7 @@ struct shell {
 	struct str here[8]; /* delimiters of here-documents that begin at the next newline */
 	bool here_tabs[8], here_quoted[8];
 	size_t n_here;
+	bool awaits_here; /* the text around this one has such delimiters */
 	shell_program_fn fn;
 	void *arg;
 	struct err *e;
@@ -44,6 +45,15 @@ static inline int shell_peek(const struct shell *sh, size_t ahead)
 {
 	return sh->at + ahead < sh->in.n ? (unsigned char)sh->in.p[sh->at + ahead] : -1;
 }
+
+/* A line that goes on there. bash joins the two before it looks at what characters mean together:
+ * behind a $, a ( or a < that is not followed here. */
+static inline bool shell_goes_on(const struct shell *sh, size_t ahead)
+{
+	return shell_peek(sh, ahead) == '\\' && shell_peek(sh, ahead + 1) == '\n';
+}
+/* For a text within this one: a substitution, a subshell. -EPERM: it is nested too deeply. */
+int shell_enter(const struct shell *sh, struct shell *ret);
 
 /* words.c: one word from here on; it ends before the next blank or operator. */
 int word_read(struct shell *sh, struct word *ret);

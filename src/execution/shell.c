@@ -16,6 +16,17 @@ int shell_refuse(const struct shell *sh, const char *fmt, ...)
 	return err_set(sh->e, -EPERM, "the rules of commands cannot be checked: %s", text);
 }
 
+int shell_enter(const struct shell *sh, struct shell *ret)
+{
+	if (sh->depth + 1 > SHELL_MAX_DEPTH)
+		return shell_refuse(sh, "it is nested too deeply");
+	*ret = *sh;
+	ret->depth++;
+	ret->awaits_here = sh->awaits_here || sh->n_here;
+	ret->n_here = 0;
+	return 0;
+}
+
 /* ---- one simple command in the making ---- */
 
 struct simple {
@@ -103,6 +114,8 @@ static int read_target(struct shell *sh, struct word *ret)
 {
 	int r;
 
+	if (shell_goes_on(sh, 0))
+		return shell_refuse(sh, "a line that goes on behind a '<' or '>'");
 	skip_blanks(sh);
 	if ((shell_peek(sh, 0) == '<' || shell_peek(sh, 0) == '>') && shell_peek(sh, 1) == '(')
 		return shell_refuse(sh, "process substitution is not understood");
@@ -131,6 +144,24 @@ static int read_here(struct shell *sh)
 	return 0;
 }
 
+/* Behind >& and <&. What is no number bash takes for a file, and expands once more. */
+static int read_descriptor(struct shell *sh)
+{
+	struct word target;
+	int r = read_target(sh, &target);
+	size_t n = 0;
+
+	if (r < 0)
+		return r;
+	while (n < target.text.n && isdigit((unsigned char)target.text.p[n]))
+		n++;
+	if (target.is_literal && n < target.text.n && target.text.p[n] == '-')
+		n++;
+	return target.is_literal && n == target.text.n
+		       ? 0
+		       : shell_refuse(sh, "a '>&' of anything but a number: write '&>'");
+}
+
 /* At < or >. */
 static int read_redirection(struct shell *sh)
 {
@@ -148,7 +179,7 @@ static int read_redirection(struct shell *sh)
 		return read_here(sh);
 	}
 	sh->at += next == '>' || next == '&' || next == '|' ? 2 : 1;
-	return read_target(sh, &target);
+	return next == '&' ? read_descriptor(sh) : read_target(sh, &target);
 }
 
 /* ---- words in their place ---- */
@@ -293,19 +324,17 @@ static int take_word(struct shell *sh, struct simple *s)
 
 static int open_subshell(struct shell *sh, struct simple *s)
 {
-	struct shell inner;
+	struct shell inner = { 0 };
 	int r;
 
 	if (s->words.n || s->has_prefix || s->is_closed)
 		return shell_refuse(sh, "'(' in this place is not understood");
-	if (shell_peek(sh, 1) == '(')
+	if (shell_peek(sh, 1) == '(' || shell_goes_on(sh, 1))
 		return shell_refuse(sh, "'((' can run commands");
-	if (sh->depth + 1 > SHELL_MAX_DEPTH)
-		return shell_refuse(sh, "it is nested too deeply");
-	inner = *sh;
+	r = shell_enter(sh, &inner);
+	if (r < 0)
+		return r;
 	inner.at++;
-	inner.depth++;
-	inner.n_here = 0;
 	r = commands_read(&inner, ')');
 	sh->at = inner.at;
 	s->is_closed = true;
@@ -332,6 +361,10 @@ static int take_operator(struct shell *sh, struct simple *s, int c)
 		return shell_refuse(sh, "a ')' without its '('");
 	if (c == ';' && (next == ';' || next == '&'))
 		return shell_refuse(sh, "';;' is not understood");
+	/* The text of one that was announced outside begins at the first newline, wherever it is.
+	 */
+	if (c == '\n' && sh->awaits_here)
+		return shell_refuse(sh, "a newline in (...) behind a '<<' is not understood");
 	r = end_simple(sh, s);
 	sh->at += (c == '&' && next == '&') || (c == '|' && (next == '|' || next == '&')) ? 2 : 1;
 	if (r == 0 && c == '\n')

@@ -31,33 +31,38 @@ static bool is_name_char(int c)
  */
 static int read_arithmetic(struct shell *sh)
 {
-	int open = 2;
+	int open = 0;
 
-	sh->at += 3; /* $(( */
-	while (open > 0) {
+	for (sh->at += 3;; sh->at++) { /* $(( */
 		int c = shell_peek(sh, 0);
 
 		if (c < 0 || !(isdigit(c) || strchr(" +-*/%()", c)))
 			return shell_refuse(sh,
 				"arithmetic of anything but numbers can run commands");
+		if (c == ')' && open == 0)
+			break;
 		open += c == '(' ? 1 : c == ')' ? -1 : 0;
-		sh->at++;
 	}
+	/* Where the two do not stand together bash takes all of it for a command. */
+	if (shell_peek(sh, 1) != ')')
+		return shell_refuse(sh, "this form of $((...)) is not understood");
+	sh->at += 2;
 	return 0;
 }
 
 static int read_substitution(struct shell *sh)
 {
-	struct shell inner = *sh;
+	struct shell inner = { 0 };
 	int r;
 
 	if (shell_peek(sh, 2) == '(')
 		return read_arithmetic(sh);
-	if (sh->depth + 1 > SHELL_MAX_DEPTH)
-		return shell_refuse(sh, "it is nested too deeply");
+	if (shell_goes_on(sh, 2))
+		return shell_refuse(sh, "a line that goes on behind '$(' is not understood");
+	r = shell_enter(sh, &inner);
+	if (r < 0)
+		return r;
 	inner.at += 2;
-	inner.depth++;
-	inner.n_here = 0;
 	r = commands_read(&inner, ')');
 	sh->at = inner.at;
 	return r;
@@ -71,6 +76,8 @@ static int read_default(struct made *m)
 	struct shell *sh = m->sh;
 	int r = 0;
 
+	if (++sh->depth > SHELL_MAX_DEPTH)
+		return shell_refuse(sh, "it is nested too deeply");
 	while (r == 0 && shell_peek(sh, 0) != '}') {
 		int c = shell_peek(sh, 0);
 
@@ -85,6 +92,7 @@ static int read_default(struct made *m)
 			sh->at++;
 	}
 	sh->at++;
+	sh->depth--;
 	return r;
 }
 
@@ -100,6 +108,7 @@ static int read_braces(struct made *m)
 	c = shell_peek(sh, 0);
 	if (!is_name_char(c) && !(c > 0 && strchr("@*#?$!-", c)))
 		return shell_refuse(sh, "this form of ${...} is not understood");
+	m->word.splits |= c == '@';
 	if (is_name_char(c))
 		while (is_name_char(shell_peek(sh, 0)))
 			sh->at++;
@@ -125,6 +134,9 @@ static int read_dollar(struct made *m)
 	int c = shell_peek(sh, 1);
 
 	m->word.is_literal = false;
+	m->word.splits |= c == '@'; /* within quotes, too */
+	if (shell_goes_on(sh, 1))
+		return shell_refuse(sh, "a line that goes on behind '$' is not understood");
 	if (c == '(')
 		return read_substitution(sh);
 	if (c == '{')
@@ -268,6 +280,7 @@ static int read_part(struct made *m)
 	case '{':
 		/* May become something else. A lone [ or { is what it is; see below. */
 		m->word.is_literal = false;
+		m->word.splits |= c != '~';
 		break;
 	}
 	sh->at++;
@@ -284,10 +297,12 @@ int word_read(struct shell *sh, struct word *ret)
 	m.word.plain_n = SIZE_MAX;
 	while (r == 0 && !ends_word(shell_peek(sh, 0)))
 		r = read_part(&m);
-	if (r == 0 && !m.word.is_quoted && !m.word.splits &&
+	if (r == 0 && m.word.plain_n == SIZE_MAX &&
 		(str_is(buf_str(&m.text), "[") || str_is(buf_str(&m.text), "{") ||
-			str_is(buf_str(&m.text), "[[") || str_is(buf_str(&m.text), "{}")))
+			str_is(buf_str(&m.text), "[[") || str_is(buf_str(&m.text), "{}"))) {
 		m.word.is_literal = true;
+		m.word.splits = false;
+	}
 	copy = arena_dup(sh->arena, buf_str(&m.text));
 	m.word.text = str_make(copy, m.text.n);
 	m.word.plain_n = MIN(m.word.plain_n, m.text.n);

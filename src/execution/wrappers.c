@@ -14,9 +14,13 @@ static bool is_one_of(struct str s, const char *const *words)
 
 bool is_guarded_name(struct str name)
 {
-	static const char *const names[] = { "PATH", "ENV", "IFS", "PS4", "SHELLOPTS", "BASHOPTS",
-		"PROMPT_COMMAND", "GLIBC_TUNABLES", "CDPATH", "EXECIGNORE", "POSIXLY_CORRECT",
-		NULL };
+	static const char *const names[] = { "PATH", "ENV", "IFS", "PS4", "SHELLOPTS",
+		"PROMPT_COMMAND", "CDPATH", "EXECIGNORE", "POSIXLY_CORRECT",
+		/* What the C library loads or obeys. */
+		"GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH",
+		/* bash calculates what these are set to, and a subscript in it runs commands. */
+		"RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "OPTIND", "EPOCHSECONDS",
+		"EPOCHREALTIME", NULL };
 
 	return is_one_of(name, names) || str_has_prefix(name, STR("LD_")) ||
 	       str_has_prefix(name, STR("BASH"));
@@ -96,7 +100,8 @@ static int judge_set(struct shell *sh, const struct word *v, size_t n)
 	return 0;
 }
 
-/* export NAME, NAME=value; unset NAME. */
+/* export NAME, NAME=value; unset NAME. Where bash does not see that it is export (it is quoted, or
+ * behind command), it makes words of what is not quoted: NAMES of their own. */
 static int judge_names(struct shell *sh, const struct word *v, size_t n)
 {
 	for (size_t i = 1; i < n; i++) {
@@ -106,7 +111,7 @@ static int judge_names(struct shell *sh, const struct word *v, size_t n)
 			(isalnum((unsigned char)name.p[name.n]) || name.p[name.n] == '_'))
 			name.n++;
 		if (name.n == 0 || (name.n < v[i].plain_n && name.p[name.n] != '=') ||
-			(name.n == v[i].plain_n && !v[i].is_literal) ||
+			!is_single(&v[i]) || (name.n == v[i].plain_n && !v[i].is_literal) ||
 			(name.n == v[i].plain_n && name.n != v[i].text.n))
 			return shell_refuse(sh, "an argument of '%.*s' is not understood",
 				STR_ARG(v[0].text));
@@ -203,6 +208,7 @@ static const struct builtin {
 	{ "shopt", judge_refused },
 	{ "fc", judge_refused },
 	{ "history", judge_refused },
+	{ "jobs", judge_refused }, /* -x runs one */
 	{ "logout", judge_refused },
 	{ "suspend", judge_refused },
 	{ "disown", judge_refused },
@@ -211,208 +217,187 @@ static const struct builtin {
 	{ "popd", judge_refused },
 };
 
+static const struct builtin *find_builtin(struct str name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(builtins); i++)
+		if (str_is(name, builtins[i].name))
+			return &builtins[i];
+	return NULL;
+}
+
 /* ---- programs that run others ---- */
 
-/* Passes over options: `flags` are letters without a value, `valued` those with one. Both as
- * separate words or together. Anything else is refused. */
-static int skip_options(struct shell *sh, const struct word *v, size_t n, const char *flags,
-	const char *valued, size_t *at)
+struct wrapper {
+	const char *name;
+	/* Letters of options without a value, and of those with one; NULL: judge reads them. */
+	const char *flags, *valued;
+	size_t operands; /* of its own, ahead of the program */
+	/* From word `at` on; NULL: a program begins there. */
+	int (*judge)(struct shell *sh, const struct word *v, size_t n, size_t at);
+};
+static const struct wrapper *find_wrapper(struct str program);
+
+/* Passes over options, as separate words or together. Anything else is refused. */
+static int skip_options(struct shell *sh, const struct word *v, size_t n, const struct wrapper *w,
+	size_t *at)
 {
 	while (*at < n && v[*at].text.n > 1 && v[*at].text.p[0] == '-') {
 		struct str option = str_from(v[(*at)++].text, 1);
-		bool is_valued = strchr(valued, option.p[0]) != NULL;
+		bool is_valued = strchr(w->valued, option.p[0]) != NULL;
 
 		if (option.n == 1 && option.p[0] == '-')
 			return 0; /* -- */
 		for (size_t i = 0; !is_valued && i < option.n; i++)
-			if (!strchr(flags, option.p[i]))
-				return shell_refuse(sh, "option -%.*s of '%.*s' is not understood",
-					STR_ARG(option), STR_ARG(v[0].text));
+			if (!strchr(w->flags, option.p[i]))
+				return shell_refuse(sh, "option -%.*s of '%s' is not understood",
+					STR_ARG(option), w->name);
 		if (is_valued && option.n == 1)
 			(*at)++;
 	}
-	return *at <= n ? 0
-			: shell_refuse(sh, "an option of '%.*s' lacks its value",
-				  STR_ARG(v[0].text));
+	return *at <= n ? 0 : shell_refuse(sh, "an option of '%s' lacks its value", w->name);
 }
 
-static int judge_wrapped(struct shell *sh, const struct word *v, size_t n, const char *flags,
-	const char *valued, size_t operands)
+static int judge_at(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	size_t at = 1;
-	int r = skip_options(sh, v, n, flags, valued, &at);
-
-	if (r < 0)
-		return r;
-	at += operands;
 	return at < n ? program_judge(sh, v + at, n - at) : 0;
 }
 
-static int judge_env(struct shell *sh, const struct word *v, size_t n)
+static int judge_env(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	size_t at = 1;
-	int r = skip_options(sh, v, n, "i0v", "uC", &at);
-
-	for (; r == 0 && at < n && memchr(v[at].text.p, '=', v[at].text.n); at++) {
+	for (; at < n && memchr(v[at].text.p, '=', v[at].text.n); at++) {
 		struct str name = { v[at].text.p, (size_t)str_find(v[at].text, '=') };
 
 		if (is_guarded_name(name))
 			return shell_refuse(sh, "%.*s decides what is run: it may not be set",
 				STR_ARG(name));
 	}
-	return r == 0 && at < n ? program_judge(sh, v + at, n - at) : r;
+	return judge_at(sh, v, n, at);
 }
 
-static int judge_nice(struct shell *sh, const struct word *v, size_t n)
+/* bash's own `time` is followed by whatever it has built in, the program by a program: so it must
+ * be fine as both. */
+static int judge_time(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	return judge_wrapped(sh, v, n, "0123456789", "n", 0);
+	int r = judge_at(sh, v, n, at);
+
+	return r == 0 && at < n && find_builtin(v[at].text)
+		       ? find_builtin(v[at].text)->judge(sh, v + at, n - at)
+		       : r;
 }
 
-static int judge_plain(struct shell *sh, const struct word *v, size_t n)
+static int judge_sudo(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	return judge_wrapped(sh, v, n, "", "", 0);
-}
-
-static int judge_setsid(struct shell *sh, const struct word *v, size_t n)
-{
-	return judge_wrapped(sh, v, n, "cfw", "", 0);
-}
-
-static int judge_timeout(struct shell *sh, const struct word *v, size_t n)
-{
-	return judge_wrapped(sh, v, n, "v", "sk", 1);
-}
-
-static int judge_time(struct shell *sh, const struct word *v, size_t n)
-{
-	return judge_wrapped(sh, v, n, "pvaq", "fo", 0);
-}
-
-static int judge_stdbuf(struct shell *sh, const struct word *v, size_t n)
-{
-	return judge_wrapped(sh, v, n, "", "ioe", 0);
-}
-
-static int judge_ionice(struct shell *sh, const struct word *v, size_t n)
-{
-	return judge_wrapped(sh, v, n, "t", "cn", 0);
-}
-
-static int judge_sudo(struct shell *sh, const struct word *v, size_t n)
-{
-	size_t at = 1;
-	int r = skip_options(sh, v, n, "nHE", "ug", &at);
-
-	if (r == 0 && at < n && memchr(v[at].text.p, '=', v[at].text.n))
+	if (at < n && memchr(v[at].text.p, '=', v[at].text.n))
 		return shell_refuse(sh, "variables for sudo are not understood");
-	return r == 0 && at < n ? program_judge(sh, v + at, n - at) : r;
+	return judge_at(sh, v, n, at);
 }
 
-static int judge_xargs(struct shell *sh, const struct word *v, size_t n)
+/* What it reads becomes arguments of what it runs. */
+static int judge_xargs(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	size_t at = 1;
-	/* Not -I: it would fill in the program's name as well. */
-	int r = skip_options(sh, v, n, "0rtx", "nPdLsEa", &at);
-
-	if (r == 0 && at < n) {
-		struct str name = base_name(v[at].text);
-		static const char *const looked_through[] = { "env", "nice", "nohup", "setsid",
-			"timeout", "time", "stdbuf", "ionice", "sudo", "doas", "xargs", "sh",
-			"bash", "dash", "find", "busybox", NULL };
-
-		/* What it reads becomes arguments of what it runs. */
-		if (is_one_of(name, looked_through))
-			return shell_refuse(sh, "xargs would give '%.*s' what to run",
-				STR_ARG(name));
-		return program_judge(sh, v + at, n - at);
-	}
-	return r;
+	if (at < n && find_wrapper(v[at].text))
+		return shell_refuse(sh, "xargs would give '%.*s' what to run", STR_ARG(v[at].text));
+	return judge_at(sh, v, n, at);
 }
 
-static int judge_find(struct shell *sh, const struct word *v, size_t n)
+/* The words behind -exec. What it finds takes the place of {}, and may be called anything. */
+static int judge_found(struct shell *sh, const struct word *v, size_t n)
+{
+	bool is_wrapper = n > 0 && find_wrapper(v[0].text);
+
+	for (size_t i = 0; i < n && (i == 0 || is_wrapper); i++)
+		if (memmem(v[i].text.p, v[i].text.n, "{}", 2))
+			return shell_refuse(sh, "find would run what it finds");
+	return judge_at(sh, v, n, 0);
+}
+
+static int judge_find(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
 	static const char *const runs[] = { "-exec", "-execdir", "-ok", "-okdir", NULL };
 	int r = 0;
 
-	for (size_t i = 1; r == 0 && i < n; i++) {
+	for (size_t i = at; r == 0 && i < n; i++) {
 		size_t end = i + 1;
 
 		if (!is_one_of(v[i].text, runs))
 			continue;
 		while (end < n && !str_is(v[end].text, ";") && !str_is(v[end].text, "+"))
 			end++;
-		if (i + 1 < end && memchr(v[i + 1].text.p, '{', v[i + 1].text.n))
-			return shell_refuse(sh, "find would run what it finds");
-		r = i + 1 < end ? program_judge(sh, v + i + 1, end - i - 1) : 0;
+		r = judge_found(sh, v + i + 1, end - i - 1);
 		i = end;
 	}
 	return r;
 }
 
 /* sh -c TEXT is looked into. A script is the shell's own affair: who lists the shell allows it. */
-static int judge_shell(struct shell *sh, const struct word *v, size_t n)
+static int judge_shell(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
-	struct shell inner = *sh;
+	struct shell inner = { 0 };
+	int r;
 
-	if (n < 2 || v[1].text.n == 0 || v[1].text.p[0] != '-')
+	if (n <= at || v[at].text.n == 0 || !strchr("-+", v[at].text.p[0]))
 		return 0;
-	if (!str_is(v[1].text, "-c") || n < 3)
+	if (!str_is(v[at].text, "-c") || n <= at + 1)
 		return shell_refuse(sh, "options of '%.*s' other than -c are not understood",
 			STR_ARG(v[0].text));
-	if (sh->depth + 1 > SHELL_MAX_DEPTH)
-		return shell_refuse(sh, "it is nested too deeply");
-	inner.in = v[2].text;
+	r = shell_enter(sh, &inner);
+	if (r < 0)
+		return r;
+	inner.in = v[at + 1].text;
 	inner.at = 0;
-	inner.depth++;
-	inner.n_here = 0;
+	inner.awaits_here = false;
 	return commands_read(&inner, -1);
 }
 
-static int judge_unknowable(struct shell *sh, const struct word *v, size_t n)
+static int judge_unknowable(struct shell *sh, const struct word *v, size_t n, size_t at)
 {
 	(void)n;
+	(void)at;
 	return shell_refuse(sh, "what '%.*s' would run cannot be said", STR_ARG(v[0].text));
 }
 
-static const struct builtin wrappers[] = {
-	{ "env", judge_env },
-	{ "nice", judge_nice },
-	{ "nohup", judge_plain },
-	{ "setsid", judge_setsid },
-	{ "timeout", judge_timeout },
-	{ "time", judge_time },
-	{ "stdbuf", judge_stdbuf },
-	{ "ionice", judge_ionice },
-	{ "sudo", judge_sudo },
-	{ "xargs", judge_xargs },
-	{ "find", judge_find },
-	{ "sh", judge_shell },
-	{ "bash", judge_shell },
-	{ "dash", judge_shell },
-	{ "rbash", judge_shell },
-	{ "doas", judge_unknowable },
-	{ "su", judge_unknowable },
-	{ "runuser", judge_unknowable },
-	{ "busybox", judge_unknowable },
-	{ "chroot", judge_unknowable },
-	{ "unshare", judge_unknowable },
-	{ "nsenter", judge_unknowable },
-	{ "setpriv", judge_unknowable },
-	{ "script", judge_unknowable },
-	{ "watch", judge_unknowable },
-	{ "parallel", judge_unknowable },
-	{ "strace", judge_unknowable },
-	{ "chrt", judge_unknowable },
-	{ "taskset", judge_unknowable },
-	{ "flock", judge_unknowable },
-	{ "start-stop-daemon", judge_unknowable },
+static const struct wrapper wrappers[] = {
+	{ "env", "i0v", "uC", 0, judge_env },
+	{ "nice", "0123456789", "n", 0, NULL },
+	{ "nohup", "", "", 0, NULL },
+	{ "setsid", "cfw", "", 0, NULL },
+	{ "timeout", "v", "sk", 1, NULL },
+	{ "time", "pvaq", "fo", 0, judge_time },
+	{ "stdbuf", "", "ioe", 0, NULL },
+	{ "ionice", "t", "cn", 0, NULL },
+	{ "sudo", "nHE", "ug", 0, judge_sudo },
+	{ "xargs", "0rtx", "nPdLsEa", 0, judge_xargs }, /* -I would fill in the program's name */
+	{ "find", .judge = judge_find },
+	{ "sh", .judge = judge_shell },
+	{ "bash", .judge = judge_shell },
+	{ "dash", .judge = judge_shell },
+	{ "rbash", .judge = judge_shell },
+	{ "doas", .judge = judge_unknowable },
+	{ "su", .judge = judge_unknowable },
+	{ "runuser", .judge = judge_unknowable },
+	{ "busybox", .judge = judge_unknowable },
+	{ "chroot", .judge = judge_unknowable },
+	{ "unshare", .judge = judge_unknowable },
+	{ "nsenter", .judge = judge_unknowable },
+	{ "setpriv", .judge = judge_unknowable },
+	{ "script", .judge = judge_unknowable },
+	{ "watch", .judge = judge_unknowable },
+	{ "parallel", .judge = judge_unknowable },
+	{ "strace", .judge = judge_unknowable },
+	{ "chrt", .judge = judge_unknowable },
+	{ "taskset", .judge = judge_unknowable },
+	{ "flock", .judge = judge_unknowable },
+	{ "start-stop-daemon", .judge = judge_unknowable },
 };
 
-static const struct builtin *lookup(const struct builtin *table, size_t n, struct str name)
+/* By its name, wherever it lies. */
+static const struct wrapper *find_wrapper(struct str program)
 {
-	for (size_t i = 0; i < n; i++)
-		if (str_is(name, table[i].name))
-			return &table[i];
+	struct str name = base_name(program);
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrappers); i++)
+		if (str_is(name, wrappers[i].name))
+			return &wrappers[i];
 	return NULL;
 }
 
@@ -427,9 +412,22 @@ static int need_name(struct shell *sh, const struct word *word)
 	return 0;
 }
 
+static int judge_wrapper(struct shell *sh, const struct wrapper *w, const struct word *v, size_t n)
+{
+	size_t at = 1;
+	int r = need_literal(sh, v + 1, n - 1, w->name);
+
+	if (r == 0 && w->flags)
+		r = skip_options(sh, v, n, w, &at);
+	if (r < 0)
+		return r;
+	at += w->operands;
+	return w->judge ? w->judge(sh, v, n, at) : judge_at(sh, v, n, at);
+}
+
 int program_judge(struct shell *sh, const struct word *v, size_t n)
 {
-	const struct builtin *wrapper;
+	const struct wrapper *wrapper = find_wrapper(v[0].text);
 	int r = need_name(sh, &v[0]);
 
 	if (r < 0)
@@ -437,22 +435,18 @@ int program_judge(struct shell *sh, const struct word *v, size_t n)
 	if (++sh->depth > SHELL_MAX_DEPTH)
 		return shell_refuse(sh, "it is nested too deeply");
 	r = sh->fn(sh->arg, v[0].text, sh->e);
-	wrapper = lookup(wrappers, ARRAY_SIZE(wrappers), base_name(v[0].text));
 	if (r >= 0 && wrapper)
-		r = need_literal(sh, v + 1, n - 1, wrapper->name);
-	if (r >= 0 && wrapper)
-		r = wrapper->judge(sh, v, n);
+		r = judge_wrapper(sh, wrapper, v, n);
 	sh->depth--;
 	return MIN(r, 0);
 }
 
 int command_judge(struct shell *sh, const struct word *v, size_t n)
 {
-	const struct builtin *own;
+	const struct builtin *own = find_builtin(v[0].text);
 	int r = need_name(sh, &v[0]);
 
 	if (r < 0)
 		return r;
-	own = lookup(builtins, ARRAY_SIZE(builtins), v[0].text);
 	return own ? own->judge(sh, v, n) : program_judge(sh, v, n);
 }

@@ -1,7 +1,7 @@
 /* mask - takes secrets out of a stream of bytes, however it is cut into chunks.
- * Every byte that belongs to an occurrence of a needle (a secret's value, or its value in base64 or
- * percent-encoded) is covered; each run of occurrences that overlap becomes one [secret:NAME], with
- * the name of the one that begins first.
+ * Every byte that belongs to an occurrence of a needle (a secret's value, or its value in base64,
+ * percent-encoded or in JSON) is covered; each run of occurrences that overlap becomes one
+ * [secret:NAME], with the name of the one that begins first.
  *
  * The machine is Aho and Corasick's: one step a byte, whatever the number of needles. What is held
  * back is only what is the beginning of a needle right now, so nothing waits for a pause in the
@@ -12,8 +12,8 @@
 #include "base/base.h"
 
 enum {
-	MASK_MIN_BYTES = 4, /* shorter values would blot out ordinary text */
-	MASK_MAX_NEEDLES = 512,
+	MASK_MIN_BYTES = 4,       /* shorter values would blot out ordinary text */
+	MASK_MAX_NEEDLES = 4096,  /* up to a score for each secret */
 	MASK_MAX_NODES = 1 << 20, /* bytes of all needles together: about 24 MiB */
 };
 
@@ -26,6 +26,7 @@ DEFINE_CLEANUP(struct mask_needles, mask_needles_unref)
  * empty. -E2BIG: too many, or too large all together. */
 int mask_needles_add(struct mask_needles *n, struct str name, struct str value, struct err *e);
 bool mask_needles_empty(const struct mask_needles *n);
+size_t mask_needles_bytes(const struct mask_needles *n); /* of memory; NULL: none */
 
 struct mask_stream;
 struct mask_stream *mask_stream_new(struct mask_needles *n);

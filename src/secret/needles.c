@@ -1,6 +1,8 @@
 /* What is looked for: a secret's value, and what it looks like when a program encodes it. */
 #include "secret/mask-internal.h"
 
+#include "json/json.h"
+
 enum {
 	FIRST_NODES = 256,
 	NAME_MAX_BYTES = 128,
@@ -40,6 +42,11 @@ struct mask_needles *mask_needles_unref(struct mask_needles *n)
 bool mask_needles_empty(const struct mask_needles *n)
 {
 	return n->n_needles == 0;
+}
+
+size_t mask_needles_bytes(const struct mask_needles *n)
+{
+	return n ? n->cap_nodes * sizeof *n->nodes : 0;
 }
 
 /* ---- adding ---- */
@@ -175,10 +182,30 @@ static int add_percent(struct mask_needles *n, uint16_t name, struct str value)
 	return r;
 }
 
+/* As a string of JSON: keys of several lines come so in configurations, and in our own records. */
+static int add_json(struct mask_needles *n, uint16_t name, struct str value)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(FORM_MAX_BYTES);
+	struct jsonw w;
+	int r;
+
+	if (!str_is_utf8(value))
+		return 0;
+	jsonw_init(&w, &text);
+	jsonw_str(&w, NULL, value);
+	if (!text.p)
+		return -E2BIG;
+	r = text.failed ? -E2BIG : add_form(n, name, str_make(text.p + 1, text.n - 2));
+	explicit_bzero(text.p, text.cap);
+	return r;
+}
+
 static int add_forms(struct mask_needles *n, uint16_t name, struct str value)
 {
 	int r = add_form(n, name, value);
 
+	if (r == 0)
+		r = add_json(n, name, value);
 	if (r == 0)
 		r = add_base64_whole(n, name, value);
 	for (size_t shift = 0; r == 0 && shift < 3; shift++)
@@ -186,8 +213,17 @@ static int add_forms(struct mask_needles *n, uint16_t name, struct str value)
 	return r < 0 ? r : add_percent(n, name, value);
 }
 
+/* A shell takes the newlines away that a value read from a file ends with. */
+static struct str without_newlines(struct str value)
+{
+	while (value.n > 0 && strchr("\r\n", value.p[value.n - 1]))
+		value.n--;
+	return value;
+}
+
 int mask_needles_add(struct mask_needles *n, struct str name, struct str value, struct err *e)
 {
+	struct str bare = without_newlines(value);
 	char **names;
 
 	assert(!n->is_built);
@@ -204,7 +240,10 @@ int mask_needles_add(struct mask_needles *n, struct str name, struct str value, 
 	names[n->n_names] = strndup(name.p, MIN(name.n, (size_t)NAME_MAX_BYTES));
 	free(n->names);
 	n->names = names;
-	if (add_forms(n, (uint16_t)n->n_names++, value) < 0)
+	n->n_names++;
+	if (add_forms(n, (uint16_t)(n->n_names - 1), value) < 0 ||
+		(bare.n < value.n && bare.n >= MASK_MIN_BYTES &&
+			add_forms(n, (uint16_t)(n->n_names - 1), bare) < 0))
 		return err_set(e, -E2BIG, "the secrets are too large to mask: %d KiB in all forms",
 			MASK_MAX_NODES >> 10);
 	return 0;

@@ -125,6 +125,10 @@ int rows_update(struct store_tx *tx, void *arg, struct err *e)
 		e);
 	if (r >= 0)
 		r = insert_version(tx, op, e);
+	if (r >= 0) /* nobody can ask for those before: a value that was replaced is gone */
+		r = store_exec(tx,
+			"DELETE FROM secret_versions WHERE secret_id = $1 AND version < $2",
+			STORE_PARAMS(P_TEXT(s->id), P_INT(s->version)), e);
 	return r < 0 ? r : add_event(tx, op, "secret.updated", e);
 }
 

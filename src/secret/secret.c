@@ -31,7 +31,7 @@ static struct secret_op *op_new(struct secret_book *book, const char *team_id, s
 	(void)snprintf(op->team_id, sizeof op->team_id, "%s", team_id);
 	(void)snprintf(op->actor, sizeof op->actor, "%s", actor ? actor : "");
 	/* Names are stored in lower case and ids are lower case anyway. */
-	for (size_t i = 0; i < which.n && i < sizeof op->which - 1; i++)
+	for (size_t i = 0; which.n < sizeof op->which && i < which.n; i++) /* nothing is longer */
 		op->which[i] = which.p[i] >= 'A' && which.p[i] <= 'Z'
 				       ? (char)(which.p[i] - 'A' + 'a')
 				       : which.p[i];

@@ -33,6 +33,10 @@ static const struct {
 	{ { "s3cr3t/+?" }, "czNjcjN0Lys/", "[secret:A]" },
 	{ { "s3cr3t-value" }, "x=a2V5PXMzY3IzdC12YWx1ZQo=", "x=a2V5PX[secret:A]Qo=" },
 	{ { "p w/d?&" }, "q=p%20w%2Fd%3F%26 p+w%2fd%3f%26", "q=[secret:A] [secret:A]" },
+	/* a key of several lines, within JSON and as a shell would echo it */
+	{ { "-key-\na\"b\\c\n-end-\n" }, "{\"k\":\"-key-\\na\\\"b\\\\c\\n-end-\\n\"}",
+		"{\"k\":\"[secret:A]\"}" },
+	{ { "-key-\nabc\n" }, "-key-\nabc -key-\nabc\n.", "[secret:A] [secret:A]." },
 	{ { "hunter2" }, "", "" },
 	{ { NULL }, "nothing to hide", "nothing to hide" },
 };

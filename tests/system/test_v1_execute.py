@@ -139,6 +139,23 @@ class Commands(Case):
         self.assertEqual(answer.json()['stdout'].strip(), trace)
         self.assertEqual(answer.json()['traceparent'], trace)
 
+    def test_the_rest_of_the_trace_context_is_passed_on(self):
+        trace = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
+        line = {'shell': 'echo "$TRACEPARENT|$TRACESTATE|$BAGGAGE"'}
+        sent = {'traceparent': trace, 'tracestate': 'a=1,b@c=2', 'baggage': 'user=x%20y;p=1, k=v'}
+
+        def told(body, headers):
+            path = f'/sandboxes/{self.sandbox}/execute'
+            return self.api.call('POST', path, body, headers=headers).json()['stdout'].strip().split('|')
+
+        self.assertEqual(told(line, sent), [trace, 'a=1,b@c=2', 'user=x%20y;p=1, k=v'])
+        self.assertEqual(told(line, {**sent, 'traceparent': 'none'}), ['', '', 'user=x%20y;p=1, k=v'])
+        self.assertEqual(told(line, {**sent, 'baggage': 'k=' + 'v' * 9000}), [trace, 'a=1,b@c=2', ''])
+        own = {**line, 'envs': {'TRACEPARENT': 'mine', 'BAGGAGE': 'too'}}
+        self.assertEqual(told(own, sent), ['mine', '', 'too'])
+        # It may come in pieces, which are one list.
+        self.assertEqual(told(line, {**sent, 'tracestate': 'a=1', 'TraceState': 'b=2'})[1], 'a=1,b=2')
+
     def test_what_is_wrong_is_said(self):
         path = f'/sandboxes/{self.sandbox}/execute'
         for body, status, code in [
@@ -172,6 +189,14 @@ class Commands(Case):
         self.assertEqual(hashlib.sha256(plain).hexdigest(), got['stderr'].split()[0])
         self.assertEqual(self.logs(self.sandbox, got['execution'])['stdout'], plain)
 
+    def test_what_json_would_blow_up_is_no_text(self):
+        got = self.run_in(self.sandbox, 'head -c 16000000 /dev/zero | tr "\\0" "\\1"; yes | head -c 2000000 >&2',
+                          max_output_bytes=16 << 20)
+        self.assertEqual((got['stdout_encoding'], got['stderr_encoding'], got['truncated']), ('base64', 'utf-8', False))
+        self.assertEqual(base64.b64decode(got['stdout']), b'\1' * 16000000)
+        got = self.run_in(self.sandbox, 'printf "\\1\\1"')
+        self.assertEqual((got['stdout'], got['stdout_encoding']), ('\1\1', 'utf-8'))
+
     def test_output_beyond_the_limit_is_cut_and_counted(self):
         got = self.run_in(self.sandbox, 'head -c 5000 /dev/zero | tr "\\0" x; echo e >&2', max_output_bytes=1000)
         self.assertEqual((len(got['stdout']), got['truncated'], got['stdout_bytes'], got['stderr']),
@@ -186,6 +211,14 @@ class Commands(Case):
         self.assertEqual([item['exit_code'] for item in page['items']], [2, 1, 0])
         self.assertIsNone(page['next_cursor'])
         self.assertEqual(page['items'][0]['command'], {'shell': 'exit 2'})
+
+    def test_a_long_command_is_in_its_record_and_not_in_the_log(self):
+        line = ': ' + 'x' * 20000
+        self.run_in(self.sandbox, line)
+        self.assertEqual(self.api.ask('GET', f'/sandboxes/{self.sandbox}/executions/1')['command'], {'shell': line})
+        [event] = self.api.events(sandbox_id=self.sandbox, kind='execution.started')
+        self.assertNotIn('command', event['data'])
+        self.assertGreater(event['data']['command_bytes'], 20000)
 
     def test_background_and_wait(self):
         started = self.run_in(self.sandbox, 'echo a; sleep 1; echo b', background=True, status=202)
@@ -252,6 +285,15 @@ class Commands(Case):
         self.assertEqual(ended['exit_code'], 0)
         self.assertEqual(self.logs(self.sandbox, started['execution'])['stdout'],
                          b''.join(b'%d\n' % i for i in range(1, 31)))
+
+    def test_cancel_in_a_paused_sandbox(self):
+        started = self.run_in(self.sandbox, 'sleep 2; exit 6', background=True, status=202)
+        self.api.ask('POST', f'/sandboxes/{self.sandbox}/pause', {})
+        answer = self.api.call('POST', f"/sandboxes/{self.sandbox}/executions/{started['execution']}/cancel", {})
+        self.assertEqual((answer.status, answer.json()['code']), (409, 'sandbox_paused'))
+        self.api.ask('POST', f'/sandboxes/{self.sandbox}/resume', {})
+        ended = self.wait_for(self.sandbox, started['execution'])
+        self.assertEqual((ended['ended_by'], ended['exit_code']), ('process', 6))
 
     def test_many_at_once(self):
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -431,9 +473,45 @@ class Secrets(Case):
         self.assertIn('[secret:planted]', found['command']['shell'])
         self.secret_is_nowhere()
 
+    def test_masked_in_what_the_guest_says(self):
+        for body in ({'cwd': '/' + self.VALUE}, {'user': 'hunter22'}):
+            self.api.call('PUT', '/secrets/user', {'value': 'hunter22'})
+            answer = self.api.call('POST', f'/sandboxes/{self.sandbox}/execute',
+                                   {'shell': 'ls', **body, 'secrets': {'TOKEN': 'planted', 'USER_IS': 'user'}})
+            self.assertEqual(answer.status, 422, answer.body)
+            self.assertNotIn(self.VALUE, answer.json()['message'])
+            self.assertNotIn('hunter22', answer.json()['message'])
+            self.assertIn('[secret:', answer.json()['message'])
+        self.secret_is_nowhere()
+
+    def test_one_that_looks_like_the_record_does_not_break_it(self):
+        self.assertLess(self.api.call('PUT', '/secrets/odd', {'value': '"x",'}).status, 300)
+        got = self.run_in(self.sandbox, argv=['printf', '%s', 'x', '"x",'], secrets={'ODD': 'odd'})
+        self.assertEqual(got['command']['argv'], ['printf', '%s', 'x', '[secret:odd]'])
+        self.assertEqual(got['stdout'], 'x[secret:odd]')
+        for event in self.api.events(sandbox_id=self.sandbox, kind='execution.started'):
+            self.assertEqual(event['data']['command']['argv'][0], 'printf')
+
+    def test_a_key_of_several_lines(self):
+        key = '-----BEGIN KEY-----\nMIIB"x\\y\n-----END KEY-----\n'
+        self.assertLess(self.api.call('PUT', '/secrets/pem', {'value': key}).status, 300)
+        got = self.run_in(self.sandbox, 'echo "$(printf %s "$PEM")."; '
+                          'python3 -c "import json, os; print(json.dumps(os.environ[\'PEM\']))"', secrets={'PEM': 'pem'})
+        self.assertEqual(got['stdout'], '[secret:pem].\n"[secret:pem]"\n')
+        got = self.run_in(self.sandbox, argv=['true', key], secrets={'PEM': 'pem'})
+        self.assertEqual(got['command']['argv'], ['true', '[secret:pem]'])
+
     def test_of_the_whole_sandbox(self):
         sandbox = self.make(secrets={'WHOLE': 'planted'})
         self.assertEqual(self.run_in(sandbox, 'echo $WHOLE')['stdout'], '[secret:planted]\n')
+
+    def test_as_many_as_may_be(self):
+        for i in range(64):
+            self.assertLess(self.api.call('PUT', f'/secrets/many-{i}', {'value': f'/+{i:04}+/ %{i}'}).status, 300)
+        names = {f'V{i}': f'many-{i}' for i in range(64)}
+        sandbox = self.make(secrets=names)
+        got = self.run_in(sandbox, 'echo $W63 $V0', secrets={f'W{i}': f'many-{i}' for i in range(64)})
+        self.assertEqual(got['stdout'], '[secret:many-63] [secret:many-0]\n')
 
     def test_too_short_is_refused(self):
         self.assertLess(self.api.call('PUT', '/secrets/pin', {'value': '123'}).status, 300)
@@ -441,6 +519,8 @@ class Secrets(Case):
                                {'shell': 'ls', 'secrets': {'PIN': 'pin'}})
         self.assertEqual((answer.status, answer.json()['code']), (422, 'invalid_command'))
         self.assertNotIn('123', answer.json()['message'])
+        answer = self.api.call('POST', '/sandboxes', {'secrets': {'PIN': 'pin'}})
+        self.assertEqual((answer.status, answer.json()['code']), (422, 'secret_too_short'))
 
 
 class Rules(Case):
@@ -469,6 +549,43 @@ class Rules(Case):
             self.assertEqual(self.api.call('POST', f'/sandboxes/{sandbox}/execute', {'argv': argv}).status, 403, argv)
         answer = self.api.call('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'ls', 'envs': {'LD_PRELOAD': '/x'}})
         self.assertEqual(answer.status, 403)
+
+    def test_nor_what_bash_makes_of_it(self):
+        """Each of these ran its command, `touch`, in a bash of version 5.2."""
+        sandbox = self.make()
+        self.run_in(sandbox, 'mkdir -p /tmp/1; printf "#!/bin/sh\\ntouch /tmp/evaded\\n" > /tmp/1/2; chmod 755 /tmp/1/2')
+        touch = '$(touch /tmp/evaded)'
+        lines = [f"[ {{-v,'a[{touch}]'}} ]", f"RANDOM='a[{touch}]'", f"for SECONDS in 'a[{touch}]'; do ls; done",
+                 'echo "$\\\n(touch /tmp/evaded)"', f"x='{touch}'; echo $\\\n{{x@P}}",
+                 f"ls='a[{touch}]'; echo $(\\\n( ls ))", f"ls='a[{touch}]'; (\\\n( ls ))",
+                 "cat <<\\\n-'E'\nE\ntouch /tmp/evaded\n-E",
+                 "cat <<'ls' | (cat\nls\n)\ntouch /tmp/evaded\nls", 'cd /tmp; echo $(( 1/2 ) )',
+                 f"time printf -v 'a[{touch}]' x"]
+        for line in lines:
+            self.run_in(sandbox, 'rm -f /tmp/evaded')
+            self.run_in(sandbox, line)
+            self.assertEqual(self.run_in(sandbox, 'test -e /tmp/evaded')['exit_code'], 0, line)
+        self.rules(['ls', 'cat', 'time', 'printf'])
+        for line in lines:
+            answer = self.api.call('POST', f'/sandboxes/{sandbox}/execute', {'shell': line})
+            self.assertEqual((answer.status, answer.json()['code']), (403, 'command_not_allowed'), line)
+
+    def test_nor_by_the_sandboxes_own_variables(self):
+        for name in ('BASH_ENV', 'PATH', 'BASH_FUNC_ls%%', 'LD_PRELOAD'):
+            sandbox = self.make(agent_id='ruled', envs={name: '/tmp/evil', 'FINE': 'yes'})
+            self.rules(['ls'], agent_id='ruled')
+            answer = self.api.call('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'ls'})
+            self.assertEqual((answer.status, answer.json()['code']), (403, 'command_not_allowed'), name)
+            self.assertIn(name, answer.json()['message'])
+
+    def test_so_many_that_they_do_not_fit(self):
+        answer = self.api.call('PUT', '/rules/commands', {'programs': ['/' + 'x' * 508 + f'{i:03}' for i in range(512)]})
+        self.assertEqual((answer.status, answer.json()['code']), (422, 'invalid_rules'))
+        many = ['/' + 'x' * 490 + f'{i:03}' for i in range(512)]
+        self.rules(many)
+        self.server.kill()
+        self.server.start()
+        self.assertEqual(self.api.ask('GET', '/rules/commands')['programs'], many)
 
     def test_profiles_are_not_read_under_rules(self):
         sandbox = self.make()
@@ -733,6 +850,47 @@ class Runs(Case):
         link.close()
         self.wait_until_none()
 
+    def once(self, body, key='k', **more):
+        return self.api.call('POST', '/run', body, headers={'Idempotency-Key': key, **more})
+
+    def test_asked_for_twice_is_run_once(self):
+        body = {'shell': 'sleep 1; date +%N > /tmp/n; cat /tmp/n', 'artifacts': ['/tmp/n']}
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            got = list(pool.map(lambda _: self.once(body, 'twice'), range(3)))
+        got.append(self.once(body, 'twice'))
+        self.assertEqual({answer.status for answer in got}, {200})
+        self.assertEqual(len({answer.body for answer in got}), 1)
+        self.assertEqual([answer.headers['Idempotent-Replayed'] for answer in got].count('true'), 3)
+        answer = self.once({'shell': 'date'}, 'twice')
+        self.assertEqual((answer.status, answer.json()['code']), (422, 'idempotency_mismatch'))
+        # What failed may be tried again.
+        self.assertEqual(self.once({'shell': 'ls', 'user': 'nobody-here'}, 'failed').status, 422)
+        self.assertEqual(self.once({'shell': 'ls', 'user': 'root'}, 'failed').status, 200)
+
+    def test_what_cannot_be_told_again_is_not_run_again(self):
+        for key, body in [('stream', {'shell': 'true', 'stream': True}), ('large', {'shell': 'seq 1 100000'})]:
+            self.assertEqual(self.once(body, key).status, 200)
+            before = len(self.api.events(kind='run.started'))
+            answer = self.once(body, key)
+            self.assertEqual((answer.status, answer.json()['code']), (409, 'not_repeatable'))
+            self.assertEqual(len(self.api.events(kind='run.started')), before)
+
+    def test_one_with_a_key_goes_on_without_its_client(self):
+        body = {'shell': 'sleep 2; echo done'}
+        link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60)
+        link.request('POST', '/api/v1/run', json.dumps(body),
+                     self.api.headers({'Content-Type': 'application/json', 'Idempotency-Key': 'left'}))
+        deadline = time.monotonic() + 10
+        while not self.sandboxes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        link.sock.shutdown(socket.SHUT_RDWR)
+        link.close()
+        time.sleep(0.5)
+        answer = self.once(body, 'left')
+        self.assertEqual((answer.status, answer.json()['execution']['stdout']), (200, 'done\n'))
+        self.assertEqual(answer.headers['Idempotent-Replayed'], 'true')
+        self.wait_until_none()
+
     def test_a_server_that_dies_half_way(self):
         def ask():
             try:
@@ -749,6 +907,58 @@ class Runs(Case):
         asking.join()
         self.server.start()
         self.wait_until_none()
+
+
+class Retention(Case):
+    OPTIONS = ('--stop-sandboxes', '--output-retention', '1')
+
+    def test_output_goes_and_the_record_stays(self):
+        sandbox = self.make()
+        for i in range(3):
+            self.run_in(sandbox, f'echo {i}; exit {i}')
+        deadline = time.monotonic() + 20  # the first sweep is five seconds after the start
+        while self.logs(sandbox, 3)['stdout'] and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for i in range(3):
+            found = self.api.ask('GET', f'/sandboxes/{sandbox}/executions/{i + 1}')
+            self.assertEqual((found['exit_code'], found['stdout_bytes'], found['truncated']), (i, 2, True))
+            self.assertEqual(self.logs(sandbox, i + 1)['stdout'], b'')
+            link, response = self.stream('GET', f'/sandboxes/{sandbox}/executions/{i + 1}/stream')
+            self.addCleanup(link.close)
+            self.assertEqual([event[0] for event in events(response)], ['started', 'end'])
+
+
+class ArtifactStorage(Case):
+    OPTIONS = ('--stop-sandboxes', '--artifact-mb', '1', '--ceilings', 'artifactStorageMB=2')
+
+    def leave(self, size, *names):
+        return self.api.call('POST', '/run', {'shell': f'for f in {" ".join(names)}; do head -c {size} /dev/zero > /tmp/$f; done',
+                                              'artifacts': [f'/tmp/{name}' for name in names]})
+
+    def test_a_team_keeps_no_more_than_it_may(self):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda i: self.leave(700000, f'{i}a', f'{i}b'), range(4)))
+        self.assertEqual([answer.status for answer in answers], [200] * 4)
+        got = [answer.json() for answer in answers]
+        kept = [item for one in got for item in one['artifacts']]
+        self.assertIn(len(kept), (1, 2))  # two that come in together may both be one too many
+        self.assertEqual(sorted(path.name for path in (self.server.data / 'state/artifacts').iterdir()),
+                         sorted(item['id'] for item in kept))
+        self.assertIn('2 MiB of artifacts', ' '.join(str(one['artifacts_missing']) for one in got))
+        while self.leave(650000, 'fits').json()['artifacts']:
+            pass
+        for _ in range(4):  # empty ones count as well
+            answer = self.leave(0, *[f'x{i}' for i in range(90)])
+            if answer.status == 507:
+                break
+        self.assertEqual((answer.status, answer.json()['code']), (507, 'artifact_storage_full'), answer.body)
+        self.assertEqual(self.api.call('POST', '/run', {'shell': 'echo no artifacts'}).status, 200)
+        # The same after a restart, and there is room again when one has gone.
+        self.server.kill()
+        self.server.start()
+        self.assertEqual(self.leave(1, 'more').status, 507)
+        self.assertEqual(self.api.call('DELETE', f"/artifacts/{kept[0]['id']}").status, 204)
+        self.assertEqual(len(self.leave(600000, 'again').json()['artifacts']), 1)
 
 
 if __name__ == '__main__':

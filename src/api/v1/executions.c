@@ -6,6 +6,7 @@ enum {
 	MAX_WORDS = 4096,
 	MAX_ENVS = 1024,
 	ANSWER_MAX_BYTES = 16 << 20, /* of each stream in one answer */
+	LARGE_BYTES = 1 << 20,
 	HEARTBEAT_MS = 15000,
 	MAX_CHUNKS = 1000,
 };
@@ -46,7 +47,10 @@ int v1_command_spec(struct api_call *call, const struct v1_command *in, struct e
 		.input = in->input.p ? in->input : in->input_bytes,
 		.timeout_ms = in->timeout_ms.value,
 		.keep_bytes = in->keep_bytes.value,
-		.traceparent = str_of(call->traceparent) };
+		.traceparent = str_of(call->traceparent),
+		.baggage = request_list(call->x, "baggage") };
+	if (call->traceparent[0])
+		ret->tracestate = request_list(call->x, "tracestate");
 	if (in->input.p && in->input_bytes.p) {
 		api_fail_status(call, 400,
 			"validation error: give either stdin or stdin_base64, not both");
@@ -141,11 +145,22 @@ void v1_execution_write(struct jsonw *w, const char *key, const struct execution
 	jsonw_end_object(w);
 }
 
+/* Of most control characters JSON makes six: then the largest outputs would not fit. */
+static bool is_mostly_escapes(struct str text)
+{
+	size_t more = 0;
+
+	for (size_t i = 0; i < text.n; i++)
+		if ((unsigned char)text.p[i] < 0x20 || text.p[i] == '"' || text.p[i] == '\\')
+			more += memchr("\b\t\n\f\r\"\\", text.p[i], 7) ? 1 : 5;
+	return more > text.n / 2;
+}
+
 /* Text where it is text. */
 static void write_stream(struct jsonw *w, const char *key, const char *encoding_key,
 	struct str bytes)
 {
-	bool is_text = str_is_utf8(bytes);
+	bool is_text = str_is_utf8(bytes) && !(bytes.n > LARGE_BYTES && is_mostly_escapes(bytes));
 
 	if (is_text)
 		jsonw_str(w, key, bytes);
@@ -563,6 +578,8 @@ static void cancelled(void *arg, int r, const struct err *e)
 
 	if (r == -EINVAL)
 		api_fail_as(call, 400, "invalid_signal", e->msg, NULL);
+	else if (r == -EBUSY)
+		v1_execution_fail(call, e);
 	else if (r < 0 && r != -ESRCH)
 		api_fail(call, e);
 	else if (read_ref(call, &ref) == 0)

@@ -89,6 +89,18 @@ static void on_heartbeat(void *arg)
 	loop_timer_set(&x->heartbeat, loop_now_ms(loop) + HEARTBEAT_MS);
 }
 
+/* Who sent an Idempotency-Key has its answer kept; a stream is for whoever reads it. */
+static void run_gone(void *arg)
+{
+	struct running *x = arg;
+
+	if (!x->run || x->call->once)
+		return;
+	loop_timer_cancel(&x->heartbeat);
+	execution_run_leave(TAKE(x->run));
+	api_abandon(x->call);
+}
+
 static void run_started(void *arg, const struct execution *ex)
 {
 	struct running *x = arg;
@@ -100,6 +112,8 @@ static void run_started(void *arg, const struct execution *ex)
 	v1_sse_begin(x->call);
 	(void)v1_sse_execution(x->call, "started", ex);
 	loop_timer_set(&x->heartbeat, loop_now_ms(loop) + HEARTBEAT_MS);
+	if (http_is_gone(x->call->x))
+		run_gone(x);
 }
 
 static bool run_chunk(void *arg, const struct execution_chunk *chunk)
@@ -118,17 +132,6 @@ static void run_drained(void *arg)
 
 	if (x->run)
 		execution_run_resume(x->run);
-}
-
-static void run_gone(void *arg)
-{
-	struct running *x = arg;
-
-	if (!x->run)
-		return;
-	loop_timer_cancel(&x->heartbeat);
-	execution_run_leave(TAKE(x->run));
-	http_abort(x->call->x);
 }
 
 /* ---- the way there ---- */
@@ -177,6 +180,7 @@ void v1_run(struct api_call *call)
 	struct running *x = arena_alloc(http_arena(call->x), sizeof *x);
 	struct execution_spec spec;
 	struct str accept = http_header(call->x, "Accept");
+	struct err e = { 0 };
 	int64_t timeout_ms;
 
 	if (!x) {
@@ -197,6 +201,12 @@ void v1_run(struct api_call *call)
 	x->is_stream = x->in.command.stream.is_set
 			       ? x->in.command.stream.value
 			       : accept.n && memmem(accept.p, accept.n, "text/event-stream", 17);
+	if (x->in.artifacts.n &&
+		execution_artifact_room(call->api->config.executions, call->key.team_id, &e) < 0) {
+		api_fail_as(call, 507, "artifact_storage_full", e.msg,
+			"DELETE /api/v1/artifacts/{id}, or wait until their time is over");
+		return;
+	}
 	timeout_ms = spec.timeout_ms ? spec.timeout_ms : EXECUTION_TIMEOUT_MS;
 	v1_sandbox_make(call, x->in.sandbox.n ? x->in.sandbox : STR("{}"),
 		&(struct v1_made){ .run_id = x->id,
