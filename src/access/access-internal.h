@@ -33,4 +33,5 @@ struct access_book {
 
 int key_hash(struct str key, char hash[HASH_SIZE]);
 void book_add(struct access_book *book, const struct access_key *key, const char *hash);
+void book_remove(struct access_book *book, struct entry *entry);
 struct entry *book_find(const struct access_book *book, const char *team_id, struct str id);

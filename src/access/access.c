@@ -1,6 +1,10 @@
 /* The book: what the tables hold, in memory, and the check that every request makes. */
 #include "access/access-internal.h"
 
+/* Keys made for an hour each would fill the book and its listing: so long after their end they are
+ * forgotten. Their rows stay, as those of revoked ones do. */
+#define EXPIRED_KEPT_US (30 * 24 * 3600 * INT64_C(1000000))
+
 /* Lower-case hex only, exactly as issued: one key has one spelling. */
 int key_hash(struct str key, char hash[HASH_SIZE])
 {
@@ -26,6 +30,13 @@ void book_add(struct access_book *book, const struct access_key *key, const char
 	(void)snprintf(entry->hash, sizeof entry->hash, "%s", hash);
 	list_append(&book->entries, &entry->node);
 	(void)map_put(&book->by_hash, str_of(entry->hash), entry);
+}
+
+void book_remove(struct access_book *book, struct entry *entry)
+{
+	(void)map_remove(&book->by_hash, str_of(entry->hash));
+	list_remove(&entry->node);
+	free(entry);
 }
 
 struct entry *book_find(const struct access_book *book, const char *team_id, struct str id)
@@ -108,8 +119,9 @@ static int load_book(struct store_tx *tx, void *arg, struct err *e)
 	return store_query(tx,
 		"SELECT id, team_id, name, hash, mask_start, mask_end, created_us, created_by, "
 		"last_used_us, agent_id, scopes, expires_us, replaced_by FROM api_keys "
-		"WHERE revoked_us IS NULL ORDER BY created_us, id",
-		NULL, 0, load_key, book, e);
+		"WHERE revoked_us IS NULL AND (expires_us IS NULL OR expires_us > $1) "
+		"ORDER BY created_us, id",
+		STORE_PARAMS(P_INT(time_wall_us() - EXPIRED_KEPT_US)), load_key, book, e);
 }
 
 int access_book_new(struct store *store, struct access_book **ret, struct err *e)
@@ -172,11 +184,25 @@ static void uses_written(void *arg, int r, const struct err *e)
 	free(uses);
 }
 
+static void forget_expired(struct access_book *book)
+{
+	int64_t before_us = time_wall_us() - EXPIRED_KEPT_US;
+
+	LIST_EACH(&book->entries, node)
+	{
+		struct entry *entry = container_of(node, struct entry, node);
+
+		if (entry->key.expires_us && entry->key.expires_us < before_us)
+			book_remove(book, entry);
+	}
+}
+
 static void on_use_timer(void *arg)
 {
 	struct access_book *book = arg;
 	struct uses *uses = XNEW(struct uses);
 
+	forget_expired(book);
 	uses->v = XNEW_N(struct use, book->by_hash.n + 1);
 	LIST_EACH(&book->entries, node)
 	{

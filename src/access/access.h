@@ -118,7 +118,8 @@ struct access_key_spec {
 };
 void access_create_key(struct access_book *book, const struct access_key_spec *spec,
 	access_created_fn fn, void *arg);
-/* A new key in the place of this one, which goes on for so long yet. -ENOENT: not this team's, or
+/* A new key in the place of this one, which goes on for so long yet; it lives as long as the old
+ * one was given, but not longer than the key that is the actor. -ENOENT: not this team's, or
  * revoked. -EEXIST: it has been rotated, or its time is up. */
 void access_rotate_key(struct access_book *book, const char *team_id, struct str id,
 	int64_t overlap_s, const char *actor, access_created_fn fn, void *arg);

@@ -16,10 +16,19 @@ struct creation {
 	char text[ACCESS_KEY_SIZE], hash[HASH_SIZE], actor[ACCESS_ID_SIZE];
 	struct buf scopes;             /* as the row has them */
 	char replaces[ACCESS_ID_SIZE]; /* the key that is rotated; empty: none, as the next */
+	bool is_lost;                  /* the book does not know that key, or not what it may */
 	int64_t replaced_end_us;
 	access_created_fn fn;
 	void *arg;
 };
+
+/* As a row has it: what is longer than an id must not stand for the one that it begins with. */
+static void copy_id(char to[ACCESS_ID_SIZE], struct str id)
+{
+	struct str known = str_is_uuid(id) ? id : STR("?");
+
+	(void)snprintf(to, ACCESS_ID_SIZE, "%.*s", STR_ARG(known));
+}
 
 static struct store_param text_or_null(const char *text)
 {
@@ -185,14 +194,17 @@ static int explain(struct store_tx *tx, const struct creation *c, struct err *e)
 static int replace_key(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct creation *c = arg;
-	int r = store_exec(tx,
-		"UPDATE api_keys SET expires_us = $1, replaced_by = $2 WHERE id = $3 AND team_id = "
-		"$4 AND revoked_us IS NULL AND replaced_by IS NULL AND (expires_us IS NULL OR "
-		"expires_us > $5)",
-		STORE_PARAMS(P_INT(c->replaced_end_us), P_TEXT(c->key.id), P_TEXT(c->replaces),
-			P_TEXT(c->key.team_id), P_INT(c->key.created_us)),
-		e);
+	int r = 0;
 
+	if (!c->is_lost)
+		r = store_exec(tx,
+			"UPDATE api_keys SET expires_us = $1, replaced_by = $2 WHERE id = $3 AND "
+			"team_id = $4 AND revoked_us IS NULL AND replaced_by IS NULL AND "
+			"(expires_us IS NULL OR expires_us > $5)",
+			STORE_PARAMS(P_INT(c->replaced_end_us), P_TEXT(c->key.id),
+				P_TEXT(c->replaces), P_TEXT(c->key.team_id),
+				P_INT(c->key.created_us)),
+			e);
 	if (r == 0)
 		return explain(tx, c, e);
 	if (r > 0)
@@ -214,14 +226,18 @@ static void key_replaced(void *arg, int r, const struct err *e)
 	creation_end(c, r, e);
 }
 
-/* The new one is as the old: its name, agent and scopes, and as long a life. */
+/* The new one is as the old: its name, agent and scopes, and as long a life; but it does not
+ * outlive who asks for it, or a key that has an end would renew itself for ever. */
 static void fill_rotation(struct creation *c, const struct access_key *old, int64_t overlap_s)
 {
+	const struct access_key *asker = access_find_key(c->book, c->key.team_id, str_of(c->actor));
 	int64_t now_us = c->key.created_us, end_us = now_us + overlap_s * 1000000;
 
 	c->replaced_end_us = old->expires_us ? MIN(old->expires_us, end_us) : end_us;
 	if (old->expires_us)
 		c->key.expires_us = now_us + (old->expires_us - old->created_us);
+	if (old->expires_us && asker && asker->expires_us)
+		c->key.expires_us = MIN(c->key.expires_us, asker->expires_us);
 	memcpy(c->key.name, old->name, sizeof c->key.name);
 	memcpy(c->key.agent_id, old->agent_id, sizeof c->key.agent_id);
 	fill_scopes(c, old->scopes);
@@ -236,9 +252,10 @@ void access_rotate_key(struct access_book *book, const char *team_id, struct str
 
 	access_make_key(c->text);
 	fill_creation(c, book, &spec);
+	copy_id(c->replaces, id);
+	c->is_lost = !old || !old->scopes; /* no scopes would become the usual ones */
 	if (old)
 		fill_rotation(c, old, overlap_s);
-	(void)snprintf(c->replaces, sizeof c->replaces, "%.*s", STR_ARG(id));
 	c->fn = fn;
 	c->arg = arg;
 	store_run(book->store, replace_key, key_replaced, c);
@@ -262,7 +279,7 @@ static struct change *change_new(struct access_book *book, const char *team_id, 
 	v->book = book;
 	v->is_full = key && key->scopes == ACCESS_ALL;
 	(void)snprintf(v->agent_id, sizeof v->agent_id, "%s", key ? key->agent_id : "");
-	(void)snprintf(v->id, sizeof v->id, "%.*s", STR_ARG(id));
+	copy_id(v->id, id);
 	(void)snprintf(v->team_id, sizeof v->team_id, "%s", team_id);
 	(void)snprintf(v->actor, sizeof v->actor, "%s", actor);
 	return v;
@@ -311,11 +328,8 @@ static void key_revoked(void *arg, int r, const struct err *e)
 	struct change *v = arg;
 	struct entry *entry = r >= 0 ? book_find(v->book, v->team_id, str_of(v->id)) : NULL;
 
-	if (entry) {
-		(void)map_remove(&v->book->by_hash, str_of(entry->hash));
-		list_remove(&entry->node);
-		free(entry);
-	}
+	if (entry)
+		book_remove(v->book, entry);
 	v->done(v->arg, MIN(r, 0), e);
 	free(v);
 }

@@ -54,7 +54,7 @@ unsigned access_scopes_read(struct str words, bool is_agents)
 	while (words.n && str_split(&words, ' ', &word))
 		scopes |= access_scope_find(
 			word); /* one that this version does not know gives nothing */
-	return scopes;
+	return is_agents ? scopes & ~(unsigned)ACCESS_NEVER_AGENTS : scopes;
 }
 
 static bool is_name_char(char c)

@@ -219,6 +219,7 @@ TEST(scopes_have_one_name_each_and_read_back)
 	ASSERT_EQ(access_scopes_read(STR("fly"), false), 0);
 	ASSERT_EQ(access_scopes_read(STR(""), false), ACCESS_ALL);
 	ASSERT_EQ(access_scopes_read(STR(""), true) & ACCESS_NEVER_AGENTS, 0);
+	ASSERT_EQ(access_scopes_read(STR("keys files admin"), true), ACCESS_FILES);
 	ASSERT_EQ(access_scope_find(STR("sandboxes")), 0);
 }
 
@@ -333,6 +334,77 @@ TEST(a_key_rotated_without_overlap_ends_at_once)
 	ASSERT_EQ(open_book(&s, &e), 0);
 	ASSERT(!access_check(s.book, str_of(old)));
 	ASSERT(access_check(s.book, str_of(s.key)));
+}
+
+TEST(what_begins_with_an_id_is_none)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char longer[ACCESS_ID_SIZE + 1], key[ACCESS_KEY_SIZE];
+	const char *team;
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	team = access_first_team(s.book);
+	make(&s, &(struct access_key_spec){ .team_id = team,
+			 .actor = "test",
+			 .name = STR("ci"),
+			 .scopes = ACCESS_FILES });
+	memcpy(key, s.key, sizeof key);
+	(void)snprintf(longer, sizeof longer, "%sx", s.id);
+	access_rotate_key(s.book, team, str_of(longer), 0, "test", created, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	access_rename_key(s.book, team, str_of(longer), STR("new"), "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	access_revoke_key(s.book, team, str_of(longer), "test", done, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(s.r, -ENOENT);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_STR(access_check(s.book, str_of(key))->name, "ci");
+}
+
+static void count_key(void *arg, const struct access_key *key)
+{
+	(void)key;
+	++*(int *)arg;
+}
+
+static int count_keys(const struct scratch *s)
+{
+	int n = 0;
+
+	access_each_key(s->book, access_first_team(s->book), count_key, &n);
+	return n;
+}
+
+TEST(keys_that_ended_long_ago_are_forgotten)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct loop_timer timer = { 0 };
+	char first[ACCESS_KEY_SIZE];
+	struct err e = { 0 };
+
+	access_make_key(first);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	for (int i = 0; i < 2; i++) /* one yesterday, one long before */
+		make(&s, &(struct access_key_spec){ .team_id = access_first_team(s.book),
+				 .actor = "test",
+				 .name = STR("short"),
+				 .expires_us = time_wall_us() -
+					       (i ? 24 : 31 * 24) * 3600 * INT64_C(1000000) });
+	ASSERT_EQ(count_keys(&s), 3);
+	access_keep_use(s.book, s.loop, 10);
+	ASSERT(access_check(s.book, str_of(first)));
+	loop_timer_init(&timer, s.loop, stop, s.loop);
+	loop_timer_set(&timer, time_now_ms() + 300);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(count_keys(&s), 2);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+	ASSERT(access_is_expired(s.book, str_of(s.key)));
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(count_keys(&s), 2);
 }
 
 TEST(the_quota_is_the_teams_where_it_has_one_and_else_the_servers)

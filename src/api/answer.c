@@ -83,6 +83,14 @@ void api_note_answer(struct api_call *call, int status)
 	node->failed += status >= 500;
 }
 
+void api_abandon(struct api_call *call)
+{
+	once_abandoned(call);
+	call->api->node.starting -= call->is_counted;
+	call->is_counted = false;
+	http_abort(call->x);
+}
+
 static void reply(struct api_call *call, int status, const char *type, struct str body)
 {
 	once_answered(call, status, body);
@@ -213,7 +221,10 @@ int api_labels(struct api_call *call, struct str agent_id, struct str task_id,
 	}
 	ret->agent_id = bound[0] ? bound : arena_dup(http_arena(call->x), agent_id);
 	ret->task_id = arena_dup(http_arena(call->x), task_id);
-	return 0;
+	if (ret->agent_id && ret->task_id)
+		return 0;
+	api_fail_status(call, 413, "the request is too large");
+	return -E2BIG;
 }
 
 bool api_answer_begin(struct api_call *call, struct api_answer *answer, int r, const struct err *e)

@@ -10,6 +10,7 @@ enum {
 	API_ONCE_SIZE = 2 * SHA256_SIZE + 1,
 	API_BODY_BYTES = 16 << 20,
 	API_ANSWER_BYTES = 64 << 20,
+	REQUEST_LIST_BYTES = 8192, /* as the standard has it */
 };
 
 /* This machine as its operator sees it; counted since the server started. */
@@ -93,6 +94,8 @@ void api_fail_as(struct api_call *call, int status, const char *code, const char
 void api_reply_json(struct api_call *call, int status, const struct buf *body);
 void api_reply_empty(struct api_call *call, int status);
 int api_status_of(int err_code);
+/* Ends it unanswered: its client has gone. */
+void api_abandon(struct api_call *call);
 /* Before the answer: when to come again. 429 and 503 say a second by themselves. */
 void api_retry_after(struct api_call *call, int64_t seconds);
 /* Whoever answers by http_begin or a relay says so here first, once. */
@@ -136,12 +139,17 @@ bool request_id_is_sane(struct str id);
 /* A W3C traceparent, as version 00; of a later version the first four fields count. What is
  * malformed is as if it had not been sent: false, and *ret is empty. */
 bool request_trace(struct str text, char ret[SANDBOX_TRACE_SIZE]);
+/* All headers of that name as one list (W3C's tracestate and baggage come in pieces), in the arena.
+ * Empty: there is none, it is longer than anybody has to pass on, or not plain text. */
+struct str request_list(struct http_exchange *x, const char *header);
 
 /* ---- once.c ---- */
 /* True: it is answered, or will be, as another one is. */
 bool once_begin(struct api_call *call);
 void once_answered(struct api_call *call, int status, struct str body);
-void once_streamed(struct api_call *call); /* the answer cannot be kept */
+void once_streamed(struct api_call *call);  /* the answer cannot be kept */
+void once_abandoned(struct api_call *call); /* there will be none */
+bool once_is_awaited(const struct api_call *call);
 void once_done(struct api *api);
 
 /* ---- cors.c ---- */

@@ -13,7 +13,7 @@ static const char allowed_headers[] =
 	"E2b-Sandbox-Id, E2b-Sandbox-Port, E2b-Traffic-Access-Token, Connect-Protocol-Version, "
 	"Connect-Timeout-Ms, Connect-Accept-Encoding, Connect-Content-Encoding, Range, "
 	"Keepalive-Ping-Interval, Last-Event-ID, Idempotency-Key, If-Range, X-Request-Id, "
-	"traceparent, tracestate";
+	"traceparent, tracestate, baggage";
 
 static bool is_preflight(const struct http_exchange *x)
 {

@@ -9,7 +9,7 @@ enum {
 	REMEMBER_MS = 10 * 60 * 1000,
 	MAX_REMEMBERED = 10000,
 	MAX_KEY = 255,
-	MAX_BODY = 256 << 10, /* a larger answer is made anew */
+	MAX_BODY = 256 << 10,
 	MAX_BYTES = 64 << 20, /* of all of them */
 };
 
@@ -20,7 +20,7 @@ struct once {
 	struct api_call *first;    /* NULL: answered */
 	struct api_call *waiting;  /* a chain by call->next_waiting */
 	int64_t until_ms;
-	int status;
+	int status; /* 0, and answered: it cannot be told again */
 	struct buf answer;
 };
 
@@ -65,14 +65,16 @@ static bool key_is_sane(struct str key)
 	return true;
 }
 
-/* The same key from another team or agent, or to another path, is another one. */
+/* The same key from another team or agent, or to another path, is another one; and from a caller
+ * of other scopes too, since they decide what an answer shows. */
 static void name_it(const struct api_call *call, struct str key, char out[API_ONCE_SIZE])
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
 	uint8_t digest[SHA256_SIZE];
 
-	(void)buf_printf(&text, "%s\n%s\n%.*s\n%.*s\n%.*s", call->key.team_id, call->key.agent_id,
-		STR_ARG(http_method(call->x)), STR_ARG(http_path(call->x)), STR_ARG(key));
+	(void)buf_printf(&text, "%s\n%s\n%x\n%.*s\n%.*s\n%.*s", call->key.team_id,
+		call->key.agent_id, call->key.scopes, STR_ARG(http_method(call->x)),
+		STR_ARG(http_path(call->x)), STR_ARG(key));
 	sha256(text.p, text.n, digest);
 	hex_encode(digest, sizeof digest, out);
 }
@@ -81,6 +83,8 @@ static void answer_again(struct api_call *call, int status, struct str body)
 {
 	api_note_answer(call, status); /* it has no `once` of its own */
 	http_add_header(call->x, "Idempotent-Replayed", STR("true"));
+	if (status == 429 || status == 503)
+		api_retry_after(call, 1);
 	http_reply(call->x, status, body.n ? "application/json; charset=utf-8" : NULL, body);
 }
 
@@ -91,20 +95,15 @@ static void fail_mismatch(struct api_call *call)
 		"use a new key for every new request");
 }
 
-static bool join(struct api_call *call, struct once *once, const uint8_t body[SHA256_SIZE])
+static void fail_untold(struct api_call *call)
 {
-	if (memcmp(once->body, body, SHA256_SIZE) != 0) {
-		fail_mismatch(call);
-	} else if (once->first) {
-		call->next_waiting = once->waiting;
-		once->waiting = call;
-	} else {
-		answer_again(call, once->status, buf_str(&once->answer));
-	}
-	return true;
+	api_fail_as(call, 409, "not_repeatable",
+		"what was asked for with this Idempotency-Key was done, and its answer, a stream "
+		"or larger than 256 KiB, was not kept",
+		"ask for its outcome by the ids that the answer gave, or use a new key");
 }
 
-/* Made by the server before this one, for the same request. */
+/* Made for the same request: by the server before this one, or with an answer that was not kept. */
 static bool find_made(struct api_call *call, const uint8_t body[SHA256_SIZE])
 {
 	char digest[2 * SHA256_SIZE + 1];
@@ -125,6 +124,22 @@ static bool find_made(struct api_call *call, const uint8_t body[SHA256_SIZE])
 		v1_reply_sandbox(call, 201, sb);
 	else
 		e2b_reply_sandbox(call, 201, sb);
+	return true;
+}
+
+static bool join(struct api_call *call, struct once *once, const uint8_t body[SHA256_SIZE])
+{
+	if (memcmp(once->body, body, SHA256_SIZE) != 0) {
+		fail_mismatch(call);
+	} else if (once->first) {
+		call->next_waiting = once->waiting;
+		once->waiting = call;
+	} else if (once->status == 0) {
+		if (!find_made(call, body))
+			fail_untold(call);
+	} else {
+		answer_again(call, once->status, buf_str(&once->answer));
+	}
 	return true;
 }
 
@@ -173,25 +188,48 @@ void once_answered(struct api_call *call, int status, struct str body)
 		next = other->next_waiting;
 		answer_again(other, status, body);
 	}
-	once->status = status;
-	if (status >= 300 || buf_add_str(&once->answer, body) < 0)
+	if (status >= 300) {
 		once_free(call->api, once);
-	else
+	} else if (buf_add_str(&once->answer, body) == 0) {
+		once->status = status;
 		call->api->once.bytes += once->answer.n;
+	}
+}
+
+static void fail_abandoned(struct api_call *call)
+{
+	api_fail_status(call, 503, "the first request with this Idempotency-Key was given up");
+}
+
+/* There is no answer that others could have. */
+static struct once *once_end(struct api_call *call, api_fn fail)
+{
+	struct once *once = TAKE(call->once);
+
+	for (struct api_call *next, *other = once ? TAKE(once->waiting) : NULL; other;
+		other = next) {
+		next = other->next_waiting;
+		fail(other);
+	}
+	if (once)
+		once->first = NULL;
+	return once;
 }
 
 void once_streamed(struct api_call *call)
 {
-	struct once *once = TAKE(call->once);
+	(void)once_end(call, fail_untold);
+}
 
-	if (!once)
-		return;
-	for (struct api_call *next, *other = TAKE(once->waiting); other; other = next) {
-		next = other->next_waiting;
-		api_fail_as(other, 409, "not_repeatable",
-			"the first request with this Idempotency-Key is answered by a stream",
-			"ask for its outcome by the id that the stream gave");
-	}
-	once->first = NULL;
-	once_free(call->api, once);
+void once_abandoned(struct api_call *call)
+{
+	struct once *once = once_end(call, fail_abandoned);
+
+	if (once)
+		once_free(call->api, once);
+}
+
+bool once_is_awaited(const struct api_call *call)
+{
+	return call->once && call->once->waiting;
 }

@@ -14,31 +14,34 @@ bool request_id_is_sane(struct str id)
 	return id.n > 0 && id.n < API_REQUEST_ID_SIZE;
 }
 
-static bool is_hex_field(struct str s, size_t n)
-{
-	bool is_zero = true;
-
-	for (size_t i = 0; i < s.n; i++) {
-		if (!((s.p[i] >= '0' && s.p[i] <= '9') || (s.p[i] >= 'a' && s.p[i] <= 'f')))
-			return false;
-		is_zero = is_zero && s.p[i] == '0';
-	}
-	return s.n == n && (!is_zero || n == 2);
-}
-
 bool request_trace(struct str text, char ret[SANDBOX_TRACE_SIZE])
 {
-	struct str rest = text, version, trace, span, flags;
+	struct observe_parent parent;
+	bool is_one = observe_parent_read(text, &parent) >= 0;
 
 	ret[0] = '\0';
-	if (!rest.p || !str_split(&rest, '-', &version) || !str_split(&rest, '-', &trace) ||
-		!str_split(&rest, '-', &span) || !str_split(&rest, '-', &flags))
-		return false;
-	if (!is_hex_field(version, 2) || str_is(version, "ff") || !is_hex_field(trace, 32) ||
-		!is_hex_field(span, 16) || !is_hex_field(flags, 2) ||
-		(rest.p && str_is(version, "00")))
-		return false;
-	(void)snprintf(ret, SANDBOX_TRACE_SIZE, "00-%.*s-%.*s-%.*s", STR_ARG(trace), STR_ARG(span),
-		STR_ARG(flags));
-	return true;
+	if (is_one)
+		(void)snprintf(ret, SANDBOX_TRACE_SIZE, "00-%s-%s-%s", parent.trace_id,
+			parent.span_id, parent.flags);
+	return is_one;
+}
+
+struct str request_list(struct http_exchange *x, const char *header)
+{
+	CLEANUP(buf_done) struct buf list = BUF_INIT(REQUEST_LIST_BYTES);
+	struct str name, value;
+	const char *copy;
+
+	for (size_t i = 0; http_header_at(x, i, &name, &value); i++) {
+		if (!value.n || !str_eq_nocase(name, str_of(header)))
+			continue;
+		if (list.n)
+			(void)buf_addc(&list, ',');
+		(void)buf_add_str(&list, value);
+	}
+	for (size_t i = 0; i < list.n; i++)
+		if (list.p[i] < ' ' || list.p[i] > '~')
+			return STR_NONE;
+	copy = list.failed || !list.n ? NULL : arena_dup(http_arena(x), buf_str(&list));
+	return (struct str){ copy, copy ? list.n : 0 };
 }

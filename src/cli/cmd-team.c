@@ -27,6 +27,7 @@ static const struct ceiling {
 	{ "max-volumes", "volumes", false },
 	{ "max-volume", "volumeSizeMB", true },
 	{ "max-volume-storage", "volumeStorageMB", true },
+	{ "max-artifact-storage", "artifactStorageMB", true },
 };
 
 struct team_info {

@@ -10,7 +10,7 @@ enum {
 struct sse_event {       /* lives until fn returns */
 	struct str name; /* empty: a plain one */
 	struct str id;   /* of this event; empty: it had none */
-	struct str data;
+	struct str data; /* p NULL: it is none, and only says where the stream is */
 };
 /* Negative: stop, with that result. */
 typedef int (*sse_fn)(void *arg, const struct sse_event *event, struct err *e);

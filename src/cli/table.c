@@ -188,6 +188,7 @@ static const struct cli_option team_options[] = {
 
 static const struct cli_option team_limits_options[] = {
 	ADMIN_TOKEN_OPTION,
+	{ "max-artifact-storage", 0, "SIZE", "of the team: all its artifacts together" },
 	{ "max-connections", 0, "N", "of a sandbox: through the edge at once" },
 	{ "max-cpu", 0, "N", "of a sandbox: processors" },
 	{ "max-disk", 0, "SIZE", "of a sandbox: its disk" },

@@ -22,7 +22,7 @@ TEST(events_are_read_as_the_standard_says)
 		{ "data: a\r\rdata: b\r\r", "[//a][//b]" },
 		{ ": hb\n\nretry: 1000\n\n", "" },
 		{ "data\n\n", "[//]" },
-		{ "id: 1\n\ndata: x\n\n", "[//x]" },
+		{ "id: 1\n\ndata: x\n\n", "[/1/][//x]" },
 		{ "data: not whole\n", "" },
 	};
 

@@ -25,8 +25,9 @@ enum limit_kind {
 	LIMIT_SNAPSHOTS = LIMIT_KINDS,
 	LIMIT_SNAPSHOT_STORAGE, /* MiB of all of them */
 	LIMIT_VOLUMES,
-	LIMIT_VOLUME_SIZE,    /* MiB of each */
-	LIMIT_VOLUME_STORAGE, /* MiB of all of them */
+	LIMIT_VOLUME_SIZE,      /* MiB of each */
+	LIMIT_VOLUME_STORAGE,   /* MiB of all of them */
+	LIMIT_ARTIFACT_STORAGE, /* MiB of what runs left behind */
 	LIMIT_ALL_KINDS,
 };
 
@@ -59,7 +60,8 @@ struct limit_ceilings {
 	X(LIMIT_SNAPSHOT_STORAGE, "snapshotStorageMB", " MiB of snapshots", 1 << 30, 204800) \
 	X(LIMIT_VOLUMES, "volumes", " volumes", 1 << 20, 1000)                               \
 	X(LIMIT_VOLUME_SIZE, "volumeSizeMB", " MiB of one volume", 1 << 30, 20480)           \
-	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", " MiB of volumes", 1 << 30, 204800)
+	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", " MiB of volumes", 1 << 30, 204800)       \
+	X(LIMIT_ARTIFACT_STORAGE, "artifactStorageMB", " MiB of artifacts", 1 << 30, 20480)
 
 /* As the API spells it: "memoryMB". */
 const char *limit_name(enum limit_kind kind);

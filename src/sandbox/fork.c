@@ -9,6 +9,7 @@ struct fork {
 	char actor[SANDBOX_TEAM_SIZE];
 	struct source source;
 	struct sandbox_spec spec; /* its texts are in the arena */
+	struct limit_ceilings ceilings;
 	struct arena *arena;
 	int waiting;
 	sandbox_forked_fn each;
@@ -53,6 +54,7 @@ static struct json_map copy_map(struct arena *arena, const struct json_map *from
 static int describe(struct fork *p, struct live *live, struct err *e)
 {
 	const struct sandbox *sb = &live->view;
+	const struct limit_teams *teams = &p->op.book->config.teams;
 	struct source *s = &p->source;
 	int r = template_find(p->op.book->config.templates, str_of(sb->base_template), &s->t, e);
 
@@ -75,6 +77,10 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 		.metadata = copy_map(p->arena, &sb->metadata),
 		.env_vars = copy_map(p->arena, &live->env),
 		.options = sb->options };
+	if (teams->find) { /* as they are now: the source may be from before */
+		teams->find(teams->arg, sb->team_id, &p->ceilings);
+		p->spec.ceilings = &p->ceilings;
+	}
 	p->spec.options.network = str_of(arena_dup(p->arena, sb->options.network));
 	p->spec.options.mask_host = str_of(arena_dup(p->arena, sb->options.mask_host));
 	p->spec.options.https_ports = str_of(arena_dup(p->arena, sb->options.https_ports));

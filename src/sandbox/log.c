@@ -11,7 +11,7 @@ struct log_job {
 	char team_id[SANDBOX_TEAM_SIZE], agent_id[SANDBOX_OWNER_SIZE], id[SANDBOX_ID_SIZE];
 	struct sandbox_log_query query;
 	char *search;
-	int64_t left;
+	int64_t left, skip;
 	struct list lines;
 	void (*fn)(void *arg, const struct sandbox_log_line *line);
 	done_fn done;
@@ -33,7 +33,7 @@ static int read_row(void *arg, const struct store_row *row, struct err *e)
 	struct line *line;
 
 	(void)e;
-	if (!is_wanted(job, row))
+	if (!is_wanted(job, row) || job->skip-- > 0)
 		return 0;
 	if (job->left-- == 0)
 		return -ECANCELED;
@@ -129,6 +129,7 @@ void sandbox_read_log(struct sandbox_book *book, const struct sandbox_owner *who
 	job->query = *query;
 	job->search = query->search.n ? xstrdup(query->search.p) : NULL;
 	job->left = query->limit;
+	job->skip = query->skip;
 	list_init(&job->lines);
 	job->fn = fn;
 	job->done = done;

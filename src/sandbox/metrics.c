@@ -11,8 +11,15 @@ enum {
 	MAX_ASKING = 256,
 	KEPT = 240,
 	ANSWER_BYTES = 4096,
-	ANSWER_MS = 4000,
+	ANSWER_PERCENT = 80, /* of a step: so long may an answer take */
 };
+
+static int64_t step_ms(void)
+{
+	int64_t ms = fault_value(FAULT_CARE_MS);
+
+	return ms > 0 ? ms : STEP_MS;
+}
 
 struct samples {
 	struct sandbox_sample v[KEPT];
@@ -176,7 +183,7 @@ static void dialled(void *arg, int fd, const struct err *e)
 		.target = "/metrics",
 		.host = "localhost",
 		.max_bytes = ANSWER_BYTES,
-		.timeout_ms = ANSWER_MS };
+		.timeout_ms = step_ms() * ANSWER_PERCENT / 100 };
 	char token[SANDBOX_TOKEN_SIZE], headers[128];
 
 	if (q->book->is_stopping) {
@@ -221,7 +228,7 @@ static void ask(struct live *live)
 
 static void next_tick(struct sandbox_book *book)
 {
-	book->sampler_ms = loop_now_ms(book->config.loop) + STEP_MS / TICKS;
+	book->sampler_ms = loop_now_ms(book->config.loop) + step_ms() / TICKS;
 	loop_timer_set(&book->sampler, book->sampler_ms);
 }
 

@@ -168,7 +168,7 @@ void env_seal(const struct live *live, struct buf *out)
 	jsonw_map(&w, "env", &live->env);
 	jsonw_end_object(&w);
 	env_key(live->book, key);
-	if (seal_text(key, buf_str(&text), out) < 0)
+	if (text.failed || seal_text(key, buf_str(&text), out) < 0)
 		out->failed = true;
 	if (text.p)
 		explicit_bzero(text.p, text.n);

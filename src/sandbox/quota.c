@@ -99,7 +99,9 @@ void sandbox_use(const struct sandbox_book *book, const char *team_id, struct sa
 			continue;
 		ret->running += sb->state != SANDBOX_PAUSED;
 		ret->paused += sb->state == SANDBOX_PAUSED;
-		ret->memory_mb += sb->image[0] ? 0 : sb->limits.v[LIMIT_MEMORY];
+		/* One that is brought back from its files has them still, and memory again. */
+		if (sb->state != SANDBOX_PAUSED || !sb->image[0])
+			ret->memory_mb += sb->limits.v[LIMIT_MEMORY];
 		ret->disk_mb += sb->limits.v[LIMIT_DISK];
 	}
 	if (s) {

@@ -13,6 +13,7 @@ struct read_job {
 	struct sandbox_query query; /* its texts are in the arena */
 	struct sandbox_record *v;
 	size_t n, scanned;
+	bool is_full; /* the arena had no room for a record's metadata */
 	bool more;
 	int64_t last_us; /* where the next page begins, as the next */
 	char last_id[SANDBOX_ID_SIZE];
@@ -73,8 +74,8 @@ static void read_metadata(struct read_job *job, struct str text, struct json_map
 	(void)buf_adds(&wrapped, "{\"m\":");
 	(void)buf_add_str(&wrapped, text);
 	(void)buf_adds(&wrapped, "}");
-	if (!wrapped.failed)
-		(void)json_decode(job->arena, buf_str(&wrapped), &shape, &in, NULL);
+	if (wrapped.failed || json_decode(job->arena, buf_str(&wrapped), &shape, &in, NULL) < 0)
+		job->is_full = true;
 	*ret = in.map;
 }
 
@@ -222,6 +223,10 @@ static int read_page_row(void *arg, const struct store_row *row, struct err *e)
 	job->scanned++;
 	*rec = (struct sandbox_record){ 0 };
 	read_record(job, rec, row);
+	if (job->is_full && job->scanned > 1) { /* it begins the next page, where there is room */
+		job->more = true;
+		return -ECANCELED;
+	}
 	job->last_us = rec->sb.started_us;
 	memcpy(job->last_id, rec->sb.id, sizeof job->last_id);
 	job->n += sandbox_matches(&rec->sb, &job->query);

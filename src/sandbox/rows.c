@@ -74,11 +74,23 @@ static struct store_param text_or_null(const char *text)
 	return text[0] ? P_TEXT(text) : P_NULL;
 }
 
+/* As JSON a text may be six times as long: half of it must not be taken for the whole. */
+static int check_whole(const struct row_job *job, struct err *e)
+{
+	return job->metadata.failed || job->options.failed || job->env.failed
+		       ? err_set(e, -E2BIG, "metadata, options or environment are too large")
+		       : 0;
+}
+
 static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
 	const struct sandbox *sb = &job->sb;
-	int r = store_exec(tx,
+	int r = check_whole(job, e);
+
+	if (r < 0)
+		return r;
+	r = store_exec(tx,
 		"INSERT INTO sandboxes (id, team_id, template_id, template_name, runtime, state, "
 		"secure, "
 		"cpu_count, memory_mb, disk_mb, timeout_s, metadata, options, started_us, end_us, "
@@ -117,6 +129,7 @@ void rows_insert(struct store *store, const struct live *live, const char *actor
 	jsonw_init(&w, &job->data);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "template", sb->template_name);
+	jsonw_strz(&w, "base_template", sb->base_template);
 	jsonw_strz(&w, "team", sb->team_id);
 	jsonw_strz(&w, "runtime", runtime);
 	jsonw_end_object(&w);

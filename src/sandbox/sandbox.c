@@ -364,6 +364,17 @@ struct str sandbox_env(const struct sandbox_book *book, const char *id, struct s
 	return STR_NONE;
 }
 
+struct str sandbox_env_name(const struct sandbox_book *book, const char *id,
+	bool (*is)(struct str name))
+{
+	const struct live *live = map_get(&book->by_id, str_of(id));
+
+	for (size_t i = 0; live && i < live->env.n; i++)
+		if (is(live->env.v[i].key))
+			return live->env.v[i].key;
+	return STR_NONE;
+}
+
 const struct sandbox *sandbox_find_request(const struct sandbox_book *book,
 	const struct sandbox_owner *who, struct str request)
 {

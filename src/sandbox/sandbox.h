@@ -324,6 +324,9 @@ void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port,
 void sandbox_token(const struct sandbox_book *book, const char *id, char token[SANDBOX_TOKEN_SIZE]);
 /* A variable of its environment, for those who mask what it holds; p NULL: it has none. */
 struct str sandbox_env(const struct sandbox_book *book, const char *id, struct str name);
+/* The name of the first of its variables that `is` says yes to; p NULL: of none. */
+struct str sandbox_env_name(const struct sandbox_book *book, const char *id,
+	bool (*is)(struct str name));
 /* What it must send to other ports of a private one. */
 void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
 	char token[SANDBOX_TOKEN_SIZE]);
@@ -424,6 +427,7 @@ struct sandbox_log_line {
 };
 struct sandbox_log_query {
 	int64_t from_us, to_us, limit;
+	int64_t skip; /* so many of them first */
 	bool newest_first;
 	struct str search; /* terminated text that kind or data must hold; empty: all */
 };

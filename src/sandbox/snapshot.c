@@ -145,7 +145,11 @@ static bool has_same_alias(const struct sandbox_snapshot *a, const struct sandbo
 static int find_place(struct snapshot *p, struct err *e)
 {
 	struct sandbox_snapshot *s = &p->snap;
+	struct template t;
 
+	if (p->op.agent_id[0] && s->alias[0] &&
+		template_find(p->op.book->config.templates, str_of(s->alias), &t, NULL) >= 0)
+		return err_set(e, -EEXIST, "the name '%s' is that of a template", s->alias);
 	p->replaced[0] = '\0';
 	LIST_EACH(&p->op.book->snaps, node)
 	{

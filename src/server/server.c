@@ -64,7 +64,7 @@ struct server {
 	pid_t keeper; /* 0: nobody starts this server again */
 	struct loop_timer trim;
 	size_t trimmed_at; /* sandboxes at the last look */
-	bool stopping, on_terminal;
+	bool stopping, on_terminal, is_database_away;
 	int exit_code;
 };
 
@@ -313,16 +313,20 @@ static int open_outward(struct server *s, struct err *e)
 	return outward_new(&config, &s->outward, e);
 }
 
-/* The operator hears once that it went and once that it is back; who waits for it is told each. */
+/* The operator hears once that it went, when the reason becomes another, and once that it is back;
+ * who waits for it is told each. */
 static void on_database(void *arg, int r, const struct err *e)
 {
 	struct server *s = arg;
 
 	if (r == 0) {
+		s->is_database_away = false;
 		log_info("database.back", "ok=1");
 		return;
 	}
-	log_warn("database.away", "err=%s", log_quote(str_of(e->msg)));
+	log_warn(s->is_database_away ? "database.still_away" : "database.away", "err=%s",
+		log_quote(str_of(e->msg)));
+	s->is_database_away = true;
 	if (r != -EREMCHG)
 		return;
 	if (s->keeper) /* it reads all of it anew */
@@ -337,6 +341,7 @@ static int open_store(struct server *s, struct err *e)
 		.url = s->config.database ? s->config.database : "sqlite:" STATE_DIR "/atoll.db",
 		.password = s->prepared.database_password[0] ? s->prepared.database_password : NULL,
 		.name = name,
+		.is_own_name = true, /* by the data directory's lock */
 		.on_state = on_database,
 		.state_arg = s,
 	};
@@ -353,7 +358,8 @@ static int open_executions(struct server *s, struct err *e)
 		.secrets = s->secrets,
 		.retention_s = s->config.artifact_retention_s,
 		.output_s = s->config.output_retention_s,
-		.artifact_bytes = s->config.artifact_mb << 20 };
+		.artifact_bytes = s->config.artifact_mb << 20,
+		.teams = { ceilings_of, s } };
 	int r = dir_make(AT_FDCWD, STATE_DIR "/artifacts", 0700, e);
 
 	if (r < 0)

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -71,6 +72,30 @@ class Events(unittest.TestCase):
         follower.send_signal(signal.SIGINT)
         self.assertEqual(follower.wait(20), 130)
         self.assertEqual(follower.stdout.read(), '')
+
+    def wait_for_readers(self, n):
+        deadline = time.monotonic() + 20
+        while f'atoll_feed_readers {n}\n' not in self.api.get('/metrics').body.decode():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
+
+    def test_following_misses_nothing_before_its_first_event(self):
+        self.wait_for_readers(0)
+        follower = subprocess.Popen([ATOLL, 'events', '--follow', '--json', '--kind', 'secret.'],
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
+        self.addCleanup(follower.stdout.close)
+        self.addCleanup(follower.stderr.close)
+        watchdog = threading.Timer(30, follower.kill)
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+        self.wait_for_readers(1)
+        self.server.kill()
+        self.server.start()
+        self.set_secrets(3, 'early')  # while it waits to come again
+        wanted = [e['seq'] for e in self.api.events(kind='secret.')[-3:]]
+        self.assertEqual([json.loads(follower.stdout.readline() or '{}').get('seq') for _ in wanted], wanted)
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(20), 130)
 
     def test_a_follower_that_may_not_says_so(self):
         files, _ = self.api.key_for(scopes=['files'])

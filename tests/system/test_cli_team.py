@@ -47,7 +47,7 @@ class Team(Cli, TeamServer):
         names = {'cpuCount': 'cpu', 'memoryMB': 'memory', 'diskSizeMB': 'disk', 'openFiles': 'open-files',
                  'shmSizeMB': 'shm', 'logLines': 'log-lines', 'logLinesPerMinute': 'log-rate',
                  'snapshotStorageMB': 'snapshot-storage', 'volumeSizeMB': 'volume',
-                 'volumeStorageMB': 'volume-storage'}
+                 'volumeStorageMB': 'volume-storage', 'artifactStorageMB': 'artifact-storage'}
         option = '--max-' + names.get(name, name)
         self.assertIn(option, self.ok('help', 'team', 'limits').decode())
         return option

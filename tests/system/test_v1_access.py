@@ -136,9 +136,63 @@ class Scopes(Case):
         first = [key for key in self.api.ask('GET', '/keys')['items'] if key['name'] == 'first'][0]
         self.assertEqual(self.told(maker, 'POST', f"/keys/{first['id']}/rotate"), (403, 'missing_scope'))
 
+    def test_no_spelling_of_an_id_gives_more(self):
+        """What begins with an id, and is longer, is no key; else its scopes would not be looked at."""
+        maker = self.api.key_for(scopes=['keys'])[0]
+        first = [key for key in self.api.ask('GET', '/keys')['items'] if key['name'] == 'first'][0]['id']
+        for tail in ('x', '/', '%20', '-', '0' * 40):
+            for method, path, body in (('POST', f'/api/v1/keys/{first}{tail}/rotate', '{}'),
+                                       ('DELETE', f'/api/v1/keys/{first}{tail}', None),
+                                       ('DELETE', f'/api-keys/{first}{tail}', None),
+                                       ('PATCH', f'/api-keys/{first}{tail}', '{"name": "stolen"}')):
+                answer = maker.raw(method, path.replace(f'{first}/', f'{first}%2f'), body)
+                self.assertEqual(answer.status, 404, (method, path, answer.body))
+        now = [key for key in self.api.ask('GET', '/keys')['items'] if key['id'] == first][0]
+        self.assertEqual((now['name'], now['state']), ('first', 'live'))
+
+    def test_an_agents_key_has_no_scope_that_its_maker_has_not(self):
+        maker = self.api.key_for(scopes=['keys'])[0]
+        self.assertEqual(self.told(maker, 'POST', '/keys', {'name': 'x', 'agent_id': 'a'}), (403, 'missing_scope'))
+        filer = self.api.key_for(scopes=['keys', 'files'])[0]
+        self.assertEqual(filer.ask('POST', '/keys', {'name': 'x', 'agent_id': 'a'})['scopes'], ['files'])
+
+    def test_a_key_that_is_rotated_does_not_outlive_who_asked(self):
+        """As long a life as the old one had would be longer; and a key that renews itself would have no end."""
+        old = self.api.key_for(scopes=['files'], expires_in=300)[1]
+        time.sleep(1.1)
+        maker, made = self.api.key_for(scopes=['keys', 'files'], expires_in=300)
+        for which in (old, made):
+            new = maker.ask('POST', f"/keys/{which['id']}/rotate")
+            self.assertLessEqual(new['expires_at'], made['expires_at'])
+        time.sleep(1.1)
+        again = self.api.ask('POST', f"/keys/{new['id']}/rotate")  # who has no end gives it its whole life anew
+        self.assertGreater(again['expires_at'], new['expires_at'])
+
+    def test_who_may_not_act_inside_leaves_no_sandbox_open(self):
+        """E2B's first create makes one that needs no token, unless it is asked for."""
+        for scopes, open_one in ((['sandboxes:write'], False), (['sandboxes:write', 'execute'], False),
+                                 (['sandboxes:write', 'execute', 'files'], True)):
+            api = self.api.key_for(scopes=scopes)[0]
+            for more in ({}, {'secure': False}):
+                made = api.raw('POST', '/sandboxes', json.dumps({'templateID': 'base', **more})).json()['sandboxID']
+                self.addCleanup(self.api.call, 'DELETE', f'/sandboxes/{made}')
+                token = self.api.ask('GET', f'/sandboxes/{made}')['access']['token']
+                self.assertEqual(token is None, open_one, (scopes, more))
+
+    def test_what_a_key_may_not_see_is_not_repeated_to_it(self):
+        """The answer that an Idempotency-Key remembers was written for who had asked."""
+        body, headers = {'timeout': 60}, {'Idempotency-Key': 'the same'.replace(' ', '-')}
+        answer = self.api.call('POST', '/sandboxes', body, headers=headers)
+        self.addCleanup(self.api.call, 'DELETE', f"/sandboxes/{answer.json()['id']}")
+        self.assertTrue(answer.json()['access']['token'])
+        lesser = self.api.key_for(scopes=['sandboxes:write'])[0].call('POST', '/sandboxes', body, headers=headers)
+        self.addCleanup(self.api.call, 'DELETE', f"/sandboxes/{lesser.json()['id']}")
+        self.assertEqual((lesser.status, lesser.json()['access']), (201, None), lesser.body)
+
     def test_what_is_no_key(self):
         for body, status in (({}, 400), ({'name': ''}, 400), ({'name': 'x', 'scopes': ['fly']}, 400),
-                             ({'name': 'x', 'agent_id': 'a b'}, 400), ({'name': 'x', 'expires_in': 0}, 400),
+                             ({'name': 'x', 'agent_id': 'a b'}, 400), ({'name': 'x', 'scopes': []}, 400),
+                             ({'name': 'x', 'expires_in': 0}, 400),
                              ({'name': 'x', 'agent_id': 'a', 'scopes': ['keys']}, 422),
                              ({'name': 'x', 'agent_id': 'a', 'scopes': ['admin', 'files']}, 422)):
             self.assertEqual(self.api.call('POST', '/keys', body).status, status, body)
@@ -288,6 +342,20 @@ class Agents(Case):
         self.assertEqual(self.other.raw('DELETE', f'/templates/{shared}').status, 404)
         self.assertEqual(self.api.raw('DELETE', f'/templates/{shared}').status, 204)
 
+    def test_an_agent_cannot_put_its_snapshot_in_a_templates_place(self):
+        box = self.make(self.mine)
+        for api, path in ((self.mine, f'/api/v1/sandboxes/{box}/snapshot'), (self.mine, f'/sandboxes/{box}/snapshots')):
+            for name in ('base', 'BASE', 'base:default', 'base:mine'):
+                answer = api.raw('POST', path, json.dumps({'name': name}))
+                self.assertEqual(answer.status, 409, (name, answer.body))
+        # The team may name it so; but what is an agent's still does not stand for the server's own.
+        snap = self.api.ask('POST', f'/sandboxes/{box}/snapshot', {'name': 'base'})
+        self.addCleanup(self.api.raw, 'DELETE', f"/templates/{snap['template_id']}")
+        for made in (self.make(), self.make(template='base'), self.make(self.mine, template='base')):
+            self.assertNotEqual(self.api.ask('GET', f'/sandboxes/{made}')['template_id'], snap['template_id'])
+        by_id = self.make(template=snap['template_id'])
+        self.assertEqual(self.api.ask('GET', f'/sandboxes/{by_id}')['template_id'], snap['template_id'])
+
     def test_the_team_and_the_operator_see_all_and_another_team_would_not(self):
         box = self.make(self.mine)
         self.assertEqual(self.api.ask('GET', f'/sandboxes/{box}')['agent_id'], 'mine')
@@ -357,6 +425,24 @@ class Quota(Case):
         self.assertEqual(self.told(self.api, 'POST', f'/sandboxes/{box}/resume'), (429, 'quota_exceeded'))
         self.assertEqual(self.api.call('POST', f'/sandboxes/{other}/fork').status, 429)
 
+    def test_a_fork_is_held_to_the_ceilings_of_now(self):
+        box = self.make(disk_mb=128, memory_mb=512)
+        path = f"/admin/teams/{self.api.ask('GET', '/quota')['team_id']}/limits"
+        self.addCleanup(self.operator.raw, 'PATCH', path, json.dumps({'memoryMB': None}))
+        self.assertEqual(self.operator.raw('PATCH', path, json.dumps({'memoryMB': 256})).status, 204)
+        [fork] = self.api.ask('POST', f'/sandboxes/{box}/fork')['items']
+        self.assertEqual(fork['limits']['memory_mb'], 256)
+
+    def test_those_that_are_brought_back_at_once_count_for_each_other(self):
+        boxes = [self.make(disk_mb=128, memory_mb=256) for _ in range(4)]
+        for box in boxes:
+            self.api.ask('POST', f'/sandboxes/{box}/pause', {'memory': False})
+        self.assertEqual(self.api.ask('GET', '/quota')['used']['memory_mb'], 0)
+        self.api.ask('PUT', '/quota', {'memory_mb': 512})
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            told = list(pool.map(lambda box: self.api.call('POST', f'/sandboxes/{box}/resume').status, boxes))
+        self.assertEqual(sorted(told), [200, 200, 429, 429])
+
     def test_who_waits_is_served_in_the_order_of_coming(self):
         self.api.ask('PUT', '/quota', {'sandboxes': 1})
         first = self.make(disk_mb=128)
@@ -402,6 +488,46 @@ class Quota(Case):
             time.sleep(0.02)
         self.api.call('DELETE', f'/sandboxes/{first}')
         self.assertEqual(self.api.ask('GET', '/sandboxes')['items'], [])
+
+    def test_who_waited_under_an_idempotency_key_and_left_can_come_again(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        first = self.make(disk_mb=128)
+        body = {'wait': 60, 'disk_mb': 128}
+        text = json.dumps(body).encode()
+        with socket.create_connection((self.server.host, self.server.port)) as link:
+            link.sendall(b'POST /api/v1/sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: ' + self.api.key.encode() +
+                         b'\r\nIdempotency-Key: left\r\nContent-Length: %d\r\n\r\n' % len(text) + text)
+            self.until_waiting(1)
+        self.until_waiting(0)
+        self.assertEqual(self.operator.raw('GET', '/nodes').json()[0]['sandboxStartingCount'], 0)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            again = pool.submit(self.api.call, 'POST', '/sandboxes', body, {'Idempotency-Key': 'left'}, 30)
+            self.until_waiting(1)
+            self.api.call('DELETE', f'/sandboxes/{first}')
+            self.assertEqual(again.result().status, 201, again.result().body)
+
+    def test_who_comes_again_while_its_first_request_waits_keeps_its_place(self):
+        self.api.ask('PUT', '/quota', {'sandboxes': 1})
+        first = self.make(disk_mb=128)
+        body = {'wait': 60, 'disk_mb': 128}
+        text = json.dumps(body).encode()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            with socket.create_connection((self.server.host, self.server.port)) as link:
+                link.sendall(b'POST /api/v1/sandboxes HTTP/1.1\r\nHost: x\r\nX-API-Key: ' + self.api.key.encode() +
+                             b'\r\nIdempotency-Key: stays\r\nContent-Length: %d\r\n\r\n' % len(text) + text)
+                self.until_waiting(1)
+                again = pool.submit(self.api.call, 'POST', '/sandboxes', body, {'Idempotency-Key': 'stays'}, 30)
+                time.sleep(0.5)
+            time.sleep(2)
+            self.assertEqual(self.api.ask('GET', '/quota')['used']['waiting'], 1)
+            self.api.call('DELETE', f'/sandboxes/{first}')
+            self.assertEqual(again.result().status, 201, again.result().body)
+
+    def until_waiting(self, n):
+        deadline = time.monotonic() + 10
+        while self.api.ask('GET', '/quota')['used']['waiting'] != n:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
 
     def test_the_queue_is_bounded_and_others_are_not_held_up(self):
         self.api.ask('PUT', '/quota', {'sandboxes': 1})

@@ -167,6 +167,8 @@ class Life(Case):
                 ({'task_id': 'a b'}, 400, 'invalid_request'), ({'agent_id': ''}, 400, 'invalid_request'),
                 ({'on_timeout': 'fly'}, 400, 'invalid_request'),
                 ({'envs': {'a=b': 'x'}}, 400, 'invalid_request'),
+                ({'envs': {'A': 'x'}, 'secrets': {'A': 'any'}}, 400, 'invalid_request'),
+                ({'metadata': {'atoll.run': 'x'}}, 400, 'invalid_request'),
                 ({'secrets': {'A': 'no-such-secret'}}, 422, 'secret_not_found'),
                 ({'volumes': [{'name': 'none', 'path': '/v'}]}, 400, 'invalid_request'),
                 ({'files': [{'path': '/x'}]}, 400, 'invalid_request'),
@@ -186,6 +188,36 @@ class Life(Case):
         self.assertEqual(self.api.get('/sandboxes', task_id=task).json()['items'], [])
         ended = self.api.get('/sandboxes', task_id=task, state='ended').json()['items']
         self.assertEqual([box['ended_by'] for box in ended], ['user'])
+
+    def test_what_does_not_fit_half_way_leaves_nothing_either(self):
+        """A request has 16 MiB: this one is read, and has no room left for its many paths."""
+        task = f'full-{uuid.uuid4().hex}'
+        deep = '/tmp/' + '/'.join(['\u00e4' * 125] * 15)
+        files = [{'path': f'{deep}/{n}', 'content': ''} for n in range(255)]
+        body = {'task_id': task, 'files': [*files, {'path': '/tmp/last', 'content': 'x' * (14 << 20)}]}
+        answer = self.api.raw('POST', '/api/v1/sandboxes', json.dumps(body, ensure_ascii=False).encode(),
+                              {'Content-Type': 'application/json'})
+        self.assertEqual((answer.status, answer.json()['code']), (413, 'too_large'), answer.body)
+        self.assertIn('too large for one request', answer.json()['message'])
+        self.assertEqual(self.api.get('/sandboxes', task_id=task).json()['items'], [])
+
+    def test_metadata_that_cannot_be_kept_whole_is_refused(self):
+        """Two MiB of it are six times that as they are written: the row would have had the first part."""
+        task = f'escaped-{uuid.uuid4().hex}'
+        self.fails(413, 'too_large', 'POST', '/sandboxes', {'task_id': task, 'metadata': {'k': '\x01' * (2 << 20)}})
+        self.assertEqual(self.api.get('/sandboxes', task_id=task).json()['items'], [])
+
+
+    def test_e2bs_events_of_it_come_in_pages(self):
+        box = self.make(disk_mb=128)['id']
+        for n in range(3):
+            self.api.raw('PUT', f'/api/v1/sandboxes/{box}/files?path=/tmp/{n}', b'x')
+        path = f'/events/sandboxes/{box}?orderAsc=true'
+        whole = self.api.raw('GET', f'{path}&limit=100').json()
+        self.assertGreater(len(whole), 3)
+        for at, event in enumerate(whole):
+            self.assertEqual(self.api.raw('GET', f'{path}&limit=1&offset={at}').json(), [event])
+        self.assertEqual(self.api.raw('GET', f'{path}&offset={len(whole)}').json(), [])
 
 
 class Listing(Case):
@@ -219,6 +251,30 @@ class Listing(Case):
         self.assertEqual(ids(template='base'), newest[:-1])
         self.assertEqual(ids(template='other'), [])
 
+    def test_pages_are_as_large_as_there_is_room_for_what_they_show(self):
+        """The metadata of seven such sandboxes is more than one page may hold: none is shown without it."""
+        task = f'wide-{uuid.uuid4().hex}'
+
+        def pages(**query):
+            found, cursor = [], {}
+            while True:
+                page = self.api.get('/sandboxes', task_id=task, **query, **cursor).json()
+                found.append([(box['metadata'].get('n'), len(box['metadata'].get('wide', '')))
+                              for box in page['items']])
+                if not page['next_cursor']:
+                    return found
+                cursor = {'cursor': page['next_cursor']}
+
+        all_of_them = [(str(n), 3 << 20) for n in range(6, -1, -1)]
+        boxes = [self.make(task_id=task, metadata={'n': str(n), 'wide': 'x' * (3 << 20)}, disk_mb=128)['id']
+                 for n in range(7)]
+        for state in ('running', 'ended'):
+            found = pages(state=state)
+            self.assertEqual((sum(found, []), len(found) > 1), (all_of_them, True))
+            self.assertEqual(sum(pages(state=state, metadata='n=0'), []), all_of_them[-1:])
+            for box in boxes:
+                self.api.call('DELETE', f'/sandboxes/{box}')
+
     def test_what_is_no_filter(self):
         for query in ({'limit': 0}, {'limit': 501}, {'limit': 'x'}, {'cursor': '!'}, {'cursor': 'eA'},
                       {'state': 'gone'}, {'state': ''}, {'metadata': 'x'}, {'metadata': '=x'}):
@@ -245,6 +301,12 @@ class Once(Case):
             third = self.again(str(uuid.uuid4()), body, path)
             self.addCleanup(self.api.call, 'DELETE', f'/sandboxes/{third.json()[name]}')
             self.assertNotEqual(first.json()[name], third.json()[name])
+
+    def test_one_whose_answer_is_too_large_to_keep_is_the_same_too(self):
+        key, body = str(uuid.uuid4()), {'timeout': 60, 'metadata': {'k': 'x' * (300 << 10)}}
+        first, second = self.again(key, body), self.again(key, body)
+        self.addCleanup(self.api.call, 'DELETE', f"/sandboxes/{first.json()['id']}")
+        self.assertEqual((second.status, second.json()['id']), (201, first.json()['id']))
 
     def test_many_at_once_are_one(self):
         key = str(uuid.uuid4())

@@ -130,6 +130,7 @@ static int read_labels(struct api_call *call, const struct json_map *metadata,
 static void create(struct api_call *call, int64_t default_timeout_s, bool always_secure)
 {
 	struct e2b_network network = { 0 };
+	struct limit_ceilings ceilings;
 	struct api_labels labels;
 	struct sandbox_spec spec;
 	struct e2b_name name;
@@ -151,11 +152,13 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 		.template_name = name.clean,
 		.runtime = in.runtime,
 		.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s,
-		.secure = always_secure || in.secure.value,
+		/* Who may not act inside must not leave it open to everybody, either. */
+		.secure = always_secure || in.secure.value ||
+			  !api_may(call, ACCESS_EXECUTE | ACCESS_FILES),
 		.metadata = in.metadata,
 		.env_vars = in.env_vars,
 		.options = options_of(&in, &network),
-		.ceilings = e2b_ceilings(call),
+		.ceilings = e2b_ceilings(call, &ceilings),
 	};
 	limit_set_read(&in.limits, &spec.limits);
 	spec.options.request = str_of(call->once_request);

@@ -121,8 +121,8 @@ void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SI
 /* ---- limits.c, events.c ---- */
 /* What it may use, and how often that was not enough. */
 void e2b_write_limits(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
-/* Of the caller's team, as long as the exchange; NULL: the usual ones. */
-const struct limit_ceilings *e2b_ceilings(struct api_call *call);
+/* Of the caller's team. */
+const struct limit_ceilings *e2b_ceilings(const struct api_call *call, struct limit_ceilings *ret);
 void e2b_team_limits(struct api_call *call);
 void e2b_admin_teams(struct api_call *call);
 void e2b_admin_limits_get(struct api_call *call);

@@ -8,7 +8,6 @@ enum {
 
 struct events_call {
 	struct api_call *call;
-	int64_t skip;
 	struct buf body;
 	struct jsonw w;
 };
@@ -49,8 +48,6 @@ static void write_event(void *arg, const struct sandbox_log_line *line)
 	struct jsonw *w = &l->w;
 	char at[RFC3339_SIZE], id[UUID_SIZE];
 
-	if (l->skip-- > 0)
-		return;
 	time_rfc3339(line->at_us, at);
 	id_of(line, id);
 	jsonw_object(w, NULL);
@@ -83,19 +80,17 @@ static void events_read(void *arg, int r, const struct err *e)
 /* Newest first, unless orderAsc=true. */
 void e2b_events(struct api_call *call)
 {
-	struct sandbox_log_query query = { .to_us = INT64_MAX };
-	int64_t offset = 0, limit = 10;
+	struct sandbox_log_query query = { .to_us = INT64_MAX, .limit = 10 };
 	struct events_call *l;
 	struct str id;
 
-	if (e2b_id(call, &id) < 0 || api_query_int(call, "offset", 0, MAX_OFFSET, &offset) < 0 ||
-		api_query_int(call, "limit", 1, MAX_EVENTS, &limit) < 0)
+	if (e2b_id(call, &id) < 0 ||
+		api_query_int(call, "offset", 0, MAX_OFFSET, &query.skip) < 0 ||
+		api_query_int(call, "limit", 1, MAX_EVENTS, &query.limit) < 0)
 		return;
-	query.limit = offset + limit;
 	query.newest_first = !str_is(http_query_value(call->x, "orderAsc"), "true");
 	l = XNEW(struct events_call);
 	l->call = call;
-	l->skip = offset;
 	l->body = BUF_INIT(16 << 20);
 	jsonw_init(&l->w, &l->body);
 	jsonw_array(&l->w, NULL);

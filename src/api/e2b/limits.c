@@ -17,13 +17,10 @@ void e2b_write_limits(struct api_call *call, struct jsonw *w, const struct sandb
 	jsonw_end_object(w);
 }
 
-const struct limit_ceilings *e2b_ceilings(struct api_call *call)
+const struct limit_ceilings *e2b_ceilings(const struct api_call *call, struct limit_ceilings *ret)
 {
-	struct limit_ceilings *c = arena_alloc(http_arena(call->x), sizeof *c);
-
-	if (c)
-		access_ceilings(call->api->config.access, call->key.team_id, c);
-	return c;
+	access_ceilings(call->api->config.access, call->key.team_id, ret);
+	return ret;
 }
 
 /* ---- a team's ---- */
@@ -47,6 +44,8 @@ static void write_team(struct api_call *call, struct jsonw *w, const char *team_
 	jsonw_int(w, limit_name(LIMIT_SNAPSHOT_STORAGE), snapshots.size_mb);
 	jsonw_int(w, limit_name(LIMIT_VOLUMES), volumes.count);
 	jsonw_int(w, limit_name(LIMIT_VOLUME_STORAGE), volumes.used_bytes >> 20);
+	jsonw_int(w, limit_name(LIMIT_ARTIFACT_STORAGE),
+		execution_artifact_bytes(call->api->config.executions, team_id) >> 20);
 	jsonw_end_object(w);
 }
 

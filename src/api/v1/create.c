@@ -63,6 +63,7 @@ struct creation { /* lives in the exchange's arena */
 	struct api_call *call;
 	struct create_in in;
 	struct sandbox_spec spec;
+	struct limit_ceilings ceilings;
 	struct api_labels labels;
 	struct v1_made made; /* fn NULL: nobody but the client waits for it */
 	size_t at;           /* the secret that is opened, then the file that is written */
@@ -112,11 +113,11 @@ static void next_file(struct creation *c)
 	const struct file_in *files = c->in.files.v;
 	const struct sandbox *sb =
 		sandbox_find(c->call->api->config.sandboxes, v1_owner(c->call), str_of(c->id));
-	struct err gone = { 0 };
+	struct err e = { 0 };
 
 	if (!sb) {
-		(void)err_set(&gone, -EIO, "it ended before it was ready");
-		api_fail(c->call, &gone);
+		(void)err_set(&e, -EIO, "it ended before it was ready");
+		api_fail(c->call, &e);
 	} else if (c->at == c->in.files.n) {
 		if (c->made.fn)
 			c->made.fn(c->made.arg, sb);
@@ -129,7 +130,10 @@ static void next_file(struct creation *c)
 			.mode = f->mode,
 			.bytes = f->content.p ? f->content : f->bytes };
 
-		v1_guest_write(c->call, sb, &file, file_written, c);
+		if (v1_guest_write(c->call, sb, &file, file_written, c) < 0) {
+			(void)err_set(&e, -E2BIG, "files: they are too large for one request");
+			give_up(c, &e);
+		}
 	}
 }
 
@@ -152,14 +156,19 @@ static void client_gone(void *arg)
 {
 	struct creation *c = arg;
 
-	sandbox_stop_waiting(c->call->api->config.sandboxes, c);
+	if (!once_is_awaited(c->call)) /* it may have come again already, by another connection */
+		sandbox_stop_waiting(c->call->api->config.sandboxes, c);
 }
 
 static void start(struct creation *c)
 {
-	if (c->spec.wait_ms || !c->call->once) /* nobody else waits for the same */
+	bool is_alone = c->spec.wait_ms || !c->call->once; /* nobody else waits for the same */
+
+	if (is_alone)
 		http_on_gone(c->call->x, client_gone, c);
 	sandbox_create(c->call->api->config.sandboxes, &c->spec, created, c);
+	if (is_alone && http_is_gone(c->call->x)) /* while its secrets were opened */
+		client_gone(c);
 }
 
 /* ---- secrets: each becomes a variable of its environment ---- */
@@ -179,6 +188,11 @@ static void secret_opened(void *arg, int r, struct str value, const struct err *
 				STR_ARG(pair->value)));
 	} else if (r < 0) {
 		api_fail(c->call, e);
+	} else if (value.n < EXECUTION_MIN_SECRET_BYTES) {
+		v1_unprocessable(c->call, "secret_too_short",
+			arena_printf(http_arena(c->call->x),
+				"secrets: '%.*s' is too short to be masked in output",
+				STR_ARG(pair->value)));
 	} else if (!kept) {
 		api_fail_status(c->call, 413, "the secrets are too large");
 	} else {
@@ -253,14 +267,27 @@ static const char *wrong_file(const struct json_list *list)
 	return NULL;
 }
 
+static bool has(const struct json_map *map, struct str key)
+{
+	for (size_t i = 0; i < map->n; i++)
+		if (str_eq(map->v[i].key, key))
+			return true;
+	return false;
+}
+
 static const char *wrong(const struct create_in *in)
 {
+	if (has(&in->metadata, STR(EXECUTION_RUN_KEY)))
+		return "validation error: metadata: " EXECUTION_RUN_KEY " is the server's own";
 	for (size_t i = 0; i < in->envs.n; i++)
 		if (!is_variable(in->envs.v[i].key))
 			return "validation error: envs: a name is empty or holds '='";
 	for (size_t i = 0; i < in->secrets.n; i++)
 		if (!is_variable(in->secrets.v[i].key))
 			return "validation error: secrets: a variable's name is empty or holds '='";
+	for (size_t i = 0; i < in->secrets.n; i++)
+		if (has(&in->envs, in->secrets.v[i].key))
+			return "validation error: secrets: a variable of that name is in envs";
 	return wrong_file(&in->files);
 }
 
@@ -273,11 +300,10 @@ static int read_timeout(struct creation *c)
 	} names[] = { { "kill", SANDBOX_TIMEOUT_KILL }, { "pause", SANDBOX_TIMEOUT_PAUSE },
 		{ "pause_to_disk", SANDBOX_TIMEOUT_TO_DISK } };
 	const struct create_in *in = &c->in;
+	int64_t usual = c->made.fn ? c->made.timeout_s : USUAL_TIMEOUT_S;
 
 	c->spec.timeout_s = in->timeout.is_set ? in->timeout.value
-			    : c->made.fn
-				    ? MIN(c->made.timeout_s, c->call->api->config.max_timeout_s)
-				    : USUAL_TIMEOUT_S;
+					       : MIN(usual, c->call->api->config.max_timeout_s);
 	c->spec.options.auto_resume = in->auto_resume.value;
 	c->spec.options.idle_timeout_s = in->idle_timeout.value;
 	c->spec.options.max_age_s = in->max_age.is_set ? in->max_age.value : SANDBOX_AGE_USUAL;
@@ -356,7 +382,7 @@ static void read_limits(struct creation *c)
 	v[LIMIT_CPU] = in->cpu.is_set ? in->cpu.value : v[LIMIT_CPU];
 	v[LIMIT_MEMORY] = in->memory_mb.is_set ? in->memory_mb.value : v[LIMIT_MEMORY];
 	v[LIMIT_DISK] = in->disk_mb.is_set ? in->disk_mb.value : v[LIMIT_DISK];
-	c->spec.ceilings = e2b_ceilings(c->call);
+	c->spec.ceilings = e2b_ceilings(c->call, &c->ceilings);
 }
 
 /* Answers itself when something is wrong. */
@@ -393,7 +419,8 @@ static int describe(struct creation *c)
 		return -EINVAL;
 	c->spec.agent_id = c->labels.agent_id;
 	c->spec.task_id = c->labels.task_id;
-	if (!c->in.files.n) /* else it is not what was asked for until they are in it */
+	/* Else it is not what was asked for, or not until its files are in it. */
+	if (!c->in.files.n && !c->made.fn)
 		c->spec.options.request = str_of(call->once_request);
 	return 0;
 }

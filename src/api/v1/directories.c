@@ -29,10 +29,8 @@ static void ask(struct rpc_call *rc, const struct sandbox *sb, const char *targe
 	request.body = str_make(arena_dup(http_arena(call->x), buf_str(&body)), body.n);
 	request.headers = v1_guest_headers(call, sb, rc->user,
 		"Content-Type: application/json\r\nConnect-Protocol-Version: 1\r\n");
-	if (!request.body.p || !request.headers)
+	if (!request.body.p || !request.headers || v1_guest_call(call, sb, &request, fn, rc) < 0)
 		api_fail_status(call, 413, "the path is too long");
-	else
-		v1_guest_call(call, sb, &request, fn, rc);
 }
 
 static struct rpc_call *rpc_new(struct api_call *call, const struct sandbox *sb, struct str path,

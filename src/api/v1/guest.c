@@ -153,20 +153,19 @@ static void dialled(void *arg, int fd, const struct err *e)
 		http_request(g->call->api->config.loop, fd, &g->request, answered, g);
 }
 
-void v1_guest_call(struct api_call *call, const struct sandbox *sb,
+int v1_guest_call(struct api_call *call, const struct sandbox *sb,
 	const struct http_request *request, v1_guest_fn fn, void *arg)
 {
 	struct guest_call *g = arena_alloc(http_arena(call->x), sizeof *g);
 
-	if (!g) {
-		api_fail_status(call, 500, "out of memory");
-		return;
-	}
+	if (!g)
+		return -E2BIG;
 	*g = (struct guest_call){ call, *request, fn, arg };
 	g->request.host = "localhost";
 	g->request.max_bytes = ANSWER_BYTES;
 	g->request.timeout_ms = CALL_MS;
 	sandbox_dial(call->api->config.sandboxes, sb, RUNTIME_GUEST_PORT, dialled, g);
+	return 0;
 }
 
 struct write_call {
@@ -182,7 +181,7 @@ static void written(void *arg, int r, struct str body, const struct err *e)
 	w->done(w->arg, r, e);
 }
 
-void v1_guest_write(struct api_call *call, const struct sandbox *sb, const struct v1_file *file,
+int v1_guest_write(struct api_call *call, const struct sandbox *sb, const struct v1_file *file,
 	done_fn done, void *arg)
 {
 	struct write_call *w = arena_alloc(http_arena(call->x), sizeof *w);
@@ -192,12 +191,10 @@ void v1_guest_write(struct api_call *call, const struct sandbox *sb, const struc
 			"Content-Type: application/octet-stream\r\n"),
 		.body = file->bytes };
 
-	if (!w || !request.target || !request.headers) {
-		api_fail_status(call, 413, "the path is too long");
-		return;
-	}
+	if (!w || !request.target || !request.headers)
+		return -E2BIG;
 	*w = (struct write_call){ done, arg };
-	v1_guest_call(call, sb, &request, written, w);
+	return v1_guest_call(call, sb, &request, written, w);
 }
 
 /* ---- what the handlers of files share ---- */

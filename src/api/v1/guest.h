@@ -5,8 +5,9 @@
 
 /* r < 0: e says what the guest said, as v1_guest_fail takes it. */
 typedef void (*v1_guest_fn)(void *arg, int r, struct str body, const struct err *e);
-/* method, target, headers and body of the request must live as long as the exchange. */
-void v1_guest_call(struct api_call *call, const struct sandbox *sb,
+/* method, target, headers and body of the request must live as long as the exchange. -E2BIG: the
+ * request has no memory left, and fn is not called. */
+int v1_guest_call(struct api_call *call, const struct sandbox *sb,
 	const struct http_request *request, v1_guest_fn fn, void *arg);
 /* In the exchange's arena; NULL: too long. `more` is header lines. */
 const char *v1_guest_headers(struct api_call *call, const struct sandbox *sb, struct str user,

@@ -112,6 +112,10 @@ static int read_scopes(struct api_call *call, const struct key_in *in, unsigned 
 		}
 		scopes |= one;
 	}
+	if (in->scopes.is_set && !scopes) {
+		api_fail_status(call, 400, "validation error: scopes: must not be empty");
+		return -EINVAL;
+	}
 	if (!scopes) /* what is usual, as far as this key reaches */
 		scopes = access_scopes_usual(in->agent_id.n > 0) & has;
 	if (in->agent_id.n && scopes & ACCESS_NEVER_AGENTS) {
@@ -119,7 +123,7 @@ static int read_scopes(struct api_call *call, const struct key_in *in, unsigned 
 			"scopes: an agent's key can have neither keys nor admin");
 		return -EINVAL;
 	}
-	if ((scopes & has) != scopes) {
+	if (!scopes || (scopes & has) != scopes) { /* none would be all to those below */
 		api_fail_as(call, 403, "missing_scope",
 			"scopes: this key cannot give away what it does not have", NULL);
 		return -EPERM;

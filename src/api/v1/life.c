@@ -17,7 +17,7 @@ struct life_in {
 void v1_quota_fail(struct api_call *call, const struct err *e)
 {
 	if (e->code == -ECANCELED) { /* nobody is left to be told */
-		http_abort(call->x);
+		api_abandon(call);
 		return;
 	}
 	if (e->code == -EDQUOT) {

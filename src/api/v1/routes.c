@@ -39,7 +39,7 @@ const struct api_route api_v1_routes[] = {
 		API_ALL_TEAMS, ACCESS_SANDBOXES_READ },
 	{ "POST", "/api/v1/sandboxes/{id}/executions/{n}/cancel", v1_executions_cancel, API_BODY,
 		ACCESS_EXECUTE },
-	{ "POST", "/api/v1/run", v1_run, API_BODY | API_STARTS,
+	{ "POST", "/api/v1/run", v1_run, API_BODY | API_STARTS | API_ONCE,
 		ACCESS_SANDBOXES_WRITE | ACCESS_EXECUTE },
 	{ "GET", "/api/v1/artifacts", v1_artifacts_list, API_ALL_TEAMS, ACCESS_FILES },
 	{ "GET", "/api/v1/artifacts/{id}", v1_artifacts_get, API_ALL_TEAMS, ACCESS_FILES },

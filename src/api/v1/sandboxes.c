@@ -3,7 +3,8 @@
 
 enum {
 	MOST_LISTED = 500,
-	MAX_PAIRS = 16, /* of metadata to look for */
+	PAGE_BYTES = 16 << 20, /* more than so many are for the next page */
+	MAX_PAIRS = 16,        /* of metadata to look for */
 };
 
 static void reply_record(struct api_call *call, const struct sandbox_record *record)
@@ -190,6 +191,8 @@ static void reply_living(struct list_call *list)
 		const struct sandbox_record record = { .sb = *list->v[i] };
 
 		v1_write_sandbox(list->call, &answer.w, &record);
+		if (answer.body.n > PAGE_BYTES)
+			n = i + 1;
 	}
 	end_page(&answer.w, list->n > n, n ? list->v[n - 1]->started_us : 0,
 		n ? list->v[n - 1]->id : "");

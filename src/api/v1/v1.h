@@ -52,10 +52,10 @@ extern const struct json_shape v1_limits_shape; /* of struct limit_in, by the sa
 struct v1_file {
 	struct str path, user; /* user empty: the sandbox's own */
 	struct str mode;       /* octal digits; empty: as new files are */
-	struct str bytes;      /* copied */
+	struct str bytes;      /* as long as the exchange */
 };
-/* Writes one whole file. The errors are for v1_guest_fail. */
-void v1_guest_write(struct api_call *call, const struct sandbox *sb, const struct v1_file *file,
+/* Writes one whole file. The errors are for v1_guest_fail. -E2BIG: as v1_guest_call. */
+int v1_guest_write(struct api_call *call, const struct sandbox *sb, const struct v1_file *file,
 	done_fn done, void *arg);
 /* -ENOENT 404 file_not_found, -EISDIR 422 is_a_directory, -ENOSPC 507 no_space ... */
 void v1_guest_fail(struct api_call *call, const struct err *e);

@@ -182,7 +182,7 @@ void v1_write_sandbox(struct api_call *call, struct jsonw *w, const struct sandb
 
 void v1_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(8 << 20);
+	CLEANUP(buf_done) struct buf body = BUF_INIT(API_ANSWER_BYTES);
 	struct sandbox_record record = { .sb = *sb };
 	struct jsonw w;
 
