@@ -425,8 +425,8 @@ TEST(the_oldest_go_when_the_collector_is_away_for_too_long)
 {
 	CLEANUP(rig_done)
 	struct rig rig = { .statuses = { 503, 503, 503, 503, 503, 503, 503, 503 },
-		.retry_after = "1" };
-	struct observe_traces_state state;
+		.retry_after = "2" };
+	struct observe_traces_state state = { 0 };
 	struct err e = { 0 };
 
 	ASSERT_EQ(rig_open(&rig, &e), 0);
@@ -435,8 +435,10 @@ TEST(the_oldest_go_when_the_collector_is_away_for_too_long)
 	ASSERT_EQ(rig.n_posts, 1);
 	ASSERT(store_run_now(rig.store, add_ends, &(struct many){ 19999 }, &e) >= 0);
 	add(&rig, 1); /* which is told */
-	for (int i = 0; i < 2000 && observe_feed_head(rig.feed) < 20600; i++)
+	for (int i = 0; i < 2000 && state.dropped < 600; i++) {
 		run_for(&rig, 5);
+		observe_traces_state(rig.traces, &state);
+	}
 	memset(rig.statuses, 0, sizeof rig.statuses); /* it is back */
 	wait_for_end(&rig, 20000);
 	observe_traces_state(rig.traces, &state);
