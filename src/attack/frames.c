@@ -22,6 +22,8 @@ enum {
 	FRAME_MAX = 512,
 	SOURCE_PORT = 40321,
 	TTL = 64,
+	HEAD_BYTES = 64, /* of a frame: with the addresses and ports of most */
+	HEAD_SIZE = 2 * HEAD_BYTES + 1,
 };
 
 struct wire { /* eth0 as it is */
@@ -175,8 +177,8 @@ static bool is_incoming(const struct sockaddr_ll *from)
 	return from->sll_pkttype != PACKET_OUTGOING && from->sll_pkttype != PACKET_LOOPBACK;
 }
 
-/* Does anything that carries the mark come back? */
-static bool hears_mark(const struct wire *w, const struct scene *scene)
+/* Does anything that carries the mark come back? Its first bytes say what it was. */
+static bool hears_mark(const struct wire *w, const struct scene *scene, char ret_head[HEAD_SIZE])
 {
 	int64_t until_ms = time_now_ms() + LISTEN_MS;
 	char frame[FRAME_MAX];
@@ -189,8 +191,10 @@ static bool hears_mark(const struct wire *w, const struct scene *scene)
 		if (n < 0)
 			(void)usleep(5000);
 		else if (is_incoming(&from) && scene->mark[0] && is_answer(frame, (size_t)n) &&
-			 memmem(frame, (size_t)n, scene->mark, strlen(scene->mark)))
+			 memmem(frame, (size_t)n, scene->mark, strlen(scene->mark))) {
+			hex_encode(frame, MIN((size_t)n, (size_t)HEAD_BYTES), ret_head);
 			return true;
+		}
 	}
 	return false;
 }
@@ -224,10 +228,12 @@ static int to_all(const struct wire *w, const struct scene *scene, struct in_add
 static void judge_frames(const struct wire *w, const struct scene *scene, int sent,
 	const char *what, struct finding *f)
 {
+	char head[HEAD_SIZE];
+
 	if (sent == 0)
 		inconclusive(f, "no %s could be sent: %s", what, strerrordesc_np(errno));
-	else if (hears_mark(w, scene))
-		escaped(f, "one of %d %s was answered", sent, what);
+	else if (hears_mark(w, scene, head))
+		escaped(f, "one of %d %s was answered, by %s...", sent, what, head);
 	else
 		contained(f, "%d %s sent, and no answer", sent, what);
 }
