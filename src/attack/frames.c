@@ -81,7 +81,9 @@ static bool wire_open(struct wire *w, struct finding *f)
 {
 	cleanup_close int plain = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	w->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, htons(ETH_P_ALL));
+	/* Deaf until it is bound: what others say to themselves meanwhile, over the loopback, is no
+	 * answer. */
+	w->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (w->fd < 0) {
 		refused_with(f, errno, "packet socket");
 		return false;
@@ -90,7 +92,6 @@ static bool wire_open(struct wire *w, struct finding *f)
 		absent(f, "there is no interface but the loopback");
 		return false;
 	}
-	/* What others say to themselves meanwhile, over the loopback, is no answer. */
 	if (bind(w->fd,
 		    (void *)&(struct sockaddr_ll){ .sll_family = AF_PACKET,
 			    .sll_protocol = htons(ETH_P_ALL),

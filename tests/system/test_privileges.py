@@ -43,6 +43,9 @@ class Process:
     def uids(self):
         return set(map(int, self.status['Uid'].split()))
 
+    def is_itself(self):
+        return len(self.uids()) == 1
+
     def caps(self, which):
         mask = int(self.status[which], 16)
         return {name for i, name in enumerate(CAPS) if mask >> i & 1}
@@ -105,6 +108,8 @@ class Privileges(unittest.TestCase):
         found['server'] = child('keeper', 'atoll')
         found['tls-files'] = child('server', 'atoll-tls-files')
         found['warden'] = child('server', 'atoll-warden')
+        if not found['warden'].is_itself():  # for the one call that mounts a sandbox's files it is its root
+            raise StopIteration
         for row, command in (('user in a sandbox', [b'sleep', b'611000']),
                              ('root in a sandbox', [b'sleep', b'610'])):
             found[row] = next(p for p in everybody if p.command[:2] == command)
