@@ -233,6 +233,7 @@ struct sweep {
 	} of[SWEEP_AT_ONCE]; /* of those that had a row */
 	size_t n, n_rows;
 	int64_t from_us, before_us; /* whose output goes, by when they ended */
+	int64_t history_us;         /* and who goes at all; 0: nobody */
 	bool has_more;
 };
 
@@ -356,6 +357,10 @@ static int find_expired(struct store_tx *tx, void *arg, struct err *e)
 	s->n_rows = s->n;
 	if (r >= 0)
 		r = drop_output(tx, s, e);
+	if (r >= 0 && s->history_us) {
+		r = history_trim(tx, s->history_us, e);
+		s->has_more |= r > 0;
+	}
 	return r < 0 || !s->is_for_orphans ? r : add_orphans(tx, s, e);
 }
 
@@ -367,6 +372,13 @@ static int unlink_all(void *arg, struct err *e)
 	for (size_t i = 0; i < s->n; i++)
 		(void)unlinkat(s->book->config.artifacts_fd, s->ids[i], 0);
 	return 0;
+}
+
+static int64_t pause_ms(const struct execution_book *book)
+{
+	int64_t history_ms = book->config.history_s * 1000;
+
+	return history_ms ? MIN(SWEEP_MS, history_ms) : SWEEP_MS;
 }
 
 static void swept(void *arg, int r, const struct err *e)
@@ -384,7 +396,7 @@ static void swept(void *arg, int r, const struct err *e)
 	book->is_sweeping = false;
 	flight_end(book);
 	if (!book->is_stopping)
-		loop_timer_set(&book->sweep, time_now_ms() + (is_full ? FLUSH_MS : SWEEP_MS));
+		loop_timer_set(&book->sweep, time_now_ms() + (is_full ? FLUSH_MS : pause_ms(book)));
 	free(s);
 }
 
@@ -415,6 +427,8 @@ static void on_sweep(void *arg)
 	s->now_us = time_wall_us();
 	s->from_us = book->output_from_us;
 	s->before_us = s->now_us - book->config.output_s * 1000000;
+	if (book->config.history_s)
+		s->history_us = s->now_us - book->config.history_s * 1000000;
 	s->is_for_orphans = time_now_ms() >= book->orphans_at_ms;
 	if (s->is_for_orphans)
 		book->orphans_at_ms = time_now_ms() + ORPHANS_MS;

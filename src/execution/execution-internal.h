@@ -203,6 +203,11 @@ void runs_hang_up(struct execution_book *book);
 void runs_done(struct execution_book *book);
 void artifacts_sweep_start(struct execution_book *book);
 
+/* ---- history.c ---- */
+/* Commands and runs that ended before go, the newest of each sandbox but for it: the next counts on
+ * its number. 1: there were many, and more are left. */
+int history_trim(struct store_tx *tx, int64_t before_us, struct err *e);
+
 /* ---- kept.c ---- */
 enum {
 	KEPT_FILE_BYTES = 4096, /* each counts besides what it holds, so that empty ones do */

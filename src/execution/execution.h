@@ -77,6 +77,7 @@ struct execution_config { /* all borrowed, but for the descriptor, which is take
 	int artifacts_fd;         /* the directory of artifacts' files */
 	int64_t retention_s;      /* of artifacts */
 	int64_t output_s;         /* what commands printed is kept so long after they ended */
+	int64_t history_s;        /* and that they ran; 0: for ever */
 	int64_t artifact_bytes;   /* the most of one; of one run, four times that */
 	struct limit_teams teams; /* and of all of a team: LIMIT_ARTIFACT_STORAGE */
 };
@@ -96,6 +97,8 @@ void execution_settle(struct execution_book *book, done_fn done, void *arg);
 size_t execution_count(const struct execution_book *book); /* that run now */
 /* Whether one runs in this sandbox: a sandbox_busy_fn. */
 bool execution_is_busy(void *book, const char *sandbox_id);
+/* All that ran in it and what it printed: a sandbox_forget_fn. */
+int execution_forget(struct store_tx *tx, const char *sandbox_id, struct err *e);
 
 /* ---- one command ---- */
 struct execution_spec {

@@ -38,7 +38,9 @@ struct observe_feed {
 	struct observe_metrics *metrics;
 	struct event *ring[RING]; /* ring[i % RING], first <= i < next */
 	size_t first, next, ring_bytes;
-	int64_t head; /* the newest number that was read */
+	int64_t head;      /* the newest number that was read */
+	int64_t oldest;    /* that has not been forgotten */
+	struct trim *trim; /* NULL: nothing is */
 	struct list readers;
 	struct list wheel[BEAT_S];
 	size_t beat, joined, n_readers;
@@ -235,19 +237,16 @@ static void send_from_ring(struct observe_reader *r)
 	send_text(r, buf_str(&feed->out));
 }
 
-/* Brings it as far as it lets us. Who is behind the ring waits until its queue is empty, so that
- * what is read from the store for it never piles up. */
-static void pump(struct observe_reader *r)
+/* Its number becomes another than it came with. It is given that, as an id: with the old one it
+ * would be told the same at its next coming, past what it missed meanwhile. */
+static void tell(struct observe_reader *r, const char *what, int64_t from)
 {
-	while (!r->is_reading && r->at < r->feed->head && may_send(r)) {
-		if (ring_covers(r->feed, r->at)) {
-			send_from_ring(r);
-		} else {
-			if (!r->is_full)
-				read_for(r);
-			return;
-		}
-	}
+	char text[160];
+	int n = snprintf(text, sizeof text,
+		"id: %" PRId64 "\nevent: %s\ndata: {\"from\":%" PRId64 ",\"to\":%" PRId64 "}\n\n",
+		r->at, what, from, r->at);
+
+	send_text(r, str_make(text, (size_t)n));
 }
 
 static void tell_gap(struct observe_reader *r)
@@ -258,6 +257,34 @@ static void tell_gap(struct observe_reader *r)
 		r->feed->head);
 
 	send_text(r, str_make(text, (size_t)n));
+}
+
+/* What it has not seen, and nobody will any more; who asks for all from the first one on means the
+ * first there is. */
+static void skip_forgotten(struct observe_reader *r)
+{
+	int64_t from = r->at;
+
+	r->at = r->feed->oldest - 1;
+	if (from)
+		tell(r, "forgotten", from + 1);
+}
+
+/* Brings it as far as it lets us. Who is behind the ring waits until its queue is empty, so that
+ * what is read from the store for it never piles up. */
+static void pump(struct observe_reader *r)
+{
+	while (!r->is_reading && r->at < r->feed->head && may_send(r)) {
+		if (r->at + 1 < r->feed->oldest && !r->is_full)
+			skip_forgotten(r);
+		if (ring_covers(r->feed, r->at)) {
+			send_from_ring(r);
+		} else {
+			if (!r->is_full)
+				read_for(r);
+			return;
+		}
+	}
 }
 
 static struct observe_reader *reader_free(struct observe_reader *r)
@@ -294,18 +321,13 @@ static void page_for_reader(void *arg, int code, const struct observe_item *v, s
 	pump(r);
 }
 
-/* A number that is not there yet: the log was put back to an earlier state since. It is given one
- * that is: with the old one it would be set right again at its next coming, past what it missed. */
+/* A number that is not there yet: the log was put back to an earlier state since. */
 static void reset(struct observe_reader *r)
 {
-	char text[160];
-	int n = snprintf(text, sizeof text,
-		"id: %" PRId64 "\nevent: reset\ndata: {\"from\":%" PRId64 ",\"to\":%" PRId64
-		"}\n\n",
-		r->feed->head, r->at, r->feed->head);
+	int64_t from = r->at;
 
-	send_text(r, str_make(text, (size_t)n));
 	r->at = r->feed->head;
+	tell(r, "reset", from);
 }
 
 /* Only by a query that was begun after it came. One that reads the store for itself may be ahead of
@@ -519,9 +541,12 @@ static void on_beat(void *arg)
 int observe_feed_new(struct loop *loop, struct store *store, struct observe_metrics *metrics,
 	struct observe_feed **ret, struct err *e)
 {
-	int64_t head = 0;
+	int64_t head = 0, oldest = 0;
 	int r = read_number(store, "SELECT COALESCE(MAX(seq), 0) FROM events", &head, e);
 	struct observe_feed *feed;
+
+	if (r >= 0)
+		r = read_number(store, "SELECT COALESCE(MIN(seq), 0) FROM events", &oldest, e);
 
 	if (r < 0)
 		return err_wrap(e, r, "read the end of the event log");
@@ -530,6 +555,7 @@ int observe_feed_new(struct loop *loop, struct store *store, struct observe_metr
 	feed->store = store;
 	feed->metrics = metrics;
 	feed->head = head;
+	feed->oldest = oldest;
 	feed->reads = 1; /* this one */
 	feed->out = BUF_INIT(64 << 20);
 	list_init(&feed->readers);
@@ -541,6 +567,18 @@ int observe_feed_new(struct loop *loop, struct store *store, struct observe_metr
 	store_on_events(store, on_events, feed);
 	*ret = feed;
 	return 0;
+}
+
+static void on_forgotten(void *arg, int64_t oldest)
+{
+	struct observe_feed *feed = arg;
+
+	feed->oldest = oldest;
+}
+
+void observe_feed_forget(struct observe_feed *feed, int64_t keep_s)
+{
+	feed->trim = trim_new(feed->loop, feed->store, keep_s, on_forgotten, feed);
 }
 
 void observe_feed_close(struct observe_feed *feed)
@@ -566,6 +604,7 @@ struct observe_feed *observe_feed_free(struct observe_feed *feed)
 	loop_timer_cancel(&feed->beat_timer);
 	loop_timer_cancel(&feed->pace_timer);
 	loop_timer_cancel(&feed->share_timer);
+	feed->trim = trim_free(feed->trim);
 	feed->is_gone = true;
 	if (!feed->is_reading)
 		feed_destroy(feed);

@@ -20,6 +20,13 @@ void item_read(const struct store_row *row, struct observe_item *ret);
 /* Reads one number, such as the newest of the log; blocking, at start. */
 int read_number(struct store *store, const char *sql, int64_t *ret, struct err *e);
 
+/* ---- trim.c ---- */
+struct trim;                                        /* forgets what is old, a little at a time */
+typedef void (*trim_fn)(void *arg, int64_t oldest); /* the oldest number that is left */
+struct trim *trim_new(struct loop *loop, struct store *store, int64_t keep_s, trim_fn fn,
+	void *arg);
+struct trim *trim_free(struct trim *trim);
+
 /* ---- metrics.c ---- */
 /* Counts what an event tells. */
 void metrics_note(struct observe_metrics *m, const struct observe_item *item);

@@ -126,6 +126,9 @@ struct observe_feed_state {
 	int64_t head;
 };
 void observe_feed_state(const struct observe_feed *feed, struct observe_feed_state *ret);
+/* Events that are older than that are forgotten from now on, but for the newest: the next one
+ * counts on its number. Readers that come from before hear which are gone (`forgotten`). */
+void observe_feed_forget(struct observe_feed *feed, int64_t keep_s);
 /* Called after each batch of new events, on the loop; for a reader with a cursor of its own. */
 void observe_feed_on_new(struct observe_feed *feed, loop_fn fn, void *arg);
 
@@ -133,8 +136,8 @@ struct observe_reader;
 struct observe_reader_config {
 	struct observe_filter filter; /* copied */
 	int64_t after;                /* goes on behind this one; -1: with the next that comes */
-	/* Takes server-sent events, whole ones: the events that match, `gap` notices and
-	 * heartbeats. False: no more, until observe_reader_drained. */
+	/* Takes server-sent events, whole ones: the events that match, notices (`gap`, `reset`,
+	 * `forgotten`) and heartbeats. False: no more, until observe_reader_drained. */
 	bool (*send)(void *arg, struct str text);
 	size_t (*queued)(void *arg); /* bytes that were sent and did not get away yet */
 	void (*closed)(void *arg);   /* the feed is; the reader is already gone */

@@ -23,7 +23,7 @@ struct sink {
 	struct buf got;
 	size_t queued; /* what a slow one has not taken yet */
 	bool is_slow, is_closed;
-	int64_t id, last, n, gaps, resets, beats, disorder;
+	int64_t id, last, n, gaps, resets, forgotten, beats, disorder;
 	int64_t gap_from, gap_to;
 };
 
@@ -140,6 +140,8 @@ static void take_event(struct sink *s, struct str text)
 			s->gaps++;
 		if (str_is(line, "event: reset"))
 			s->resets++;
+		if (str_is(line, "event: forgotten"))
+			s->forgotten++;
 		if (str_has_prefix(line, STR("data: {\"from\":")))
 			(void)sscanf(line.p, "data: {\"from\":%" SCNd64 ",\"to\":%" SCNd64,
 				&s->gap_from, &s->gap_to);
@@ -531,4 +533,94 @@ TEST(large_events_make_short_pages)
 	a = ask(&rig, &query);
 	ASSERT(a.more);
 	ASSERT(a.n > 4 && a.n < 12);
+}
+
+/* ---- the old end ---- */
+
+static void add_old(struct rig *rig, int64_t n)
+{
+	rig->n_added = 1; /* their time, too, in 1970; 0 would be now */
+	add(rig, n, 0);
+}
+
+static size_t count_stored(struct rig *rig)
+{
+	struct observe_query query = { .limit = 1000 };
+
+	return ask(rig, &query).n;
+}
+
+/* The newest stays, however old it is: the next number comes from it. */
+TEST(what_is_old_is_forgotten_but_for_the_newest)
+{
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	add_old(&rig, 1200); /* more than are taken off at once */
+	wait_for_head(&rig, 1200);
+	observe_feed_forget(rig.feed, 3600);
+	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
+		run_for(&rig, 20);
+	run_for(&rig, 300);
+	ASSERT_EQ(count_stored(&rig), 1);
+	add(&rig, 1, 0);
+	wait_for_head(&rig, 1201);
+	ASSERT_EQ(observe_feed_head(rig.feed), 1201);
+}
+
+TEST(what_is_young_stays_and_holds_what_is_behind_it)
+{
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	rig.n_added = time_wall_us(); /* their time */
+	add(&rig, 3, 0);
+	add_old(&rig, 7);
+	wait_for_head(&rig, 10);
+	observe_feed_forget(rig.feed, 3600);
+	run_for(&rig, 1300);
+	ASSERT_EQ(count_stored(&rig), 10);
+}
+
+TEST(readers_from_before_hear_what_was_forgotten)
+{
+	struct sink late = { 0 }, first = { 0 }, up = { 0 }, again = { 0 };
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	add_old(&rig, 50);
+	wait_for_head(&rig, 50);
+	/* Another feed, with nothing of it in memory. */
+	rig.feed = observe_feed_free(rig.feed);
+	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
+	observe_feed_forget(rig.feed, 3600);
+	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
+		run_for(&rig, 20);
+	sink_open(&rig, &late, 7, (struct observe_filter){ 0 });
+	sink_open(&rig, &first, 0, (struct observe_filter){ 0 });
+	sink_open(&rig, &up, 49, (struct observe_filter){ 0 });
+	wait_for(&rig, &late.n, 1);
+	wait_for(&rig, &first.n, 1);
+	wait_for(&rig, &up.n, 1);
+	ASSERT_EQ(late.forgotten, 1);
+	ASSERT_EQ(late.gap_from, 8);
+	ASSERT_EQ(late.gap_to, 49);
+	ASSERT_EQ(late.last, 50);
+	ASSERT_EQ(first.forgotten + up.forgotten, 0);
+	ASSERT_EQ(first.last + up.last, 100);
+	/* Also one that finds its number gone after a start. */
+	(void)observe_reader_free(late.reader);
+	(void)observe_reader_free(first.reader);
+	(void)observe_reader_free(up.reader);
+	rig.feed = observe_feed_free(rig.feed);
+	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
+	sink_open(&rig, &again, 1, (struct observe_filter){ 0 });
+	wait_for(&rig, &again.n, 1);
+	ASSERT_EQ(again.forgotten, 1);
+	ASSERT_EQ(again.gap_from, 2);
+	ASSERT_EQ(again.gap_to, 49);
+	(void)observe_reader_free(again.reader);
 }

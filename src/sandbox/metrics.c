@@ -250,6 +250,7 @@ static void on_tick(void *arg)
 		runs_step(book);
 	if (tick == TICKS / 2)
 		sweep_step(book);
+	history_step(book);
 	next_tick(book);
 }
 

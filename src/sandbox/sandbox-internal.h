@@ -80,6 +80,10 @@ struct sandbox_book {
 	int64_t wall_offset_us; /* of the wall clock from the monotonic one; 0: not looked yet */
 	sandbox_busy_fn busy;   /* may be NULL */
 	void *busy_arg;
+	sandbox_forget_fn forget; /* may be NULL */
+	int64_t forget_ms;        /* when it is due; time_now_ms */
+	bool is_forgetting;
+	size_t n_forgotten;      /* not told of yet */
 	struct list creations;   /* under way */
 	int64_t runs_written_ms; /* when usage was last written down */
 	struct map starts;       /* by team: struct starts of quota.c */
@@ -295,6 +299,9 @@ void health_sweep(struct sandbox_book *book);
 
 /* sweep.c */
 void sweep_step(struct sandbox_book *book); /* every few seconds */
+
+/* ---- history.c ---- */
+void history_step(struct sandbox_book *book); /* every few seconds */
 /* Ends it as soon as nothing is under way with it. */
 void sweep_end(struct live *live, enum sandbox_end by, const char *why);
 void live_used(struct live *live);

@@ -158,6 +158,7 @@ struct sandbox_care {
 	int64_t max_age_s;      /* of those that are asked for with the usual one; 0: any */
 	int64_t unresponsive_s; /* those that are so for that long are ended, */
 	bool keep_unresponsive; /* unless this is set */
+	int64_t history_s;      /* so long after their end they are forgotten; 0: never */
 };
 
 struct sandbox_book;
@@ -283,6 +284,10 @@ void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg);
 typedef bool (*sandbox_busy_fn)(void *arg, const char *id);
 void sandbox_touch(struct sandbox_book *book, const char *id); /* it is in use now */
 void sandbox_on_busy(struct sandbox_book *book, sandbox_busy_fn fn, void *arg);
+/* Whoever keeps rows about a sandbox takes them away with it, in the same transaction, on its
+ * thread. 0: all are gone; 1: there were many, and more are left for the next time. */
+typedef int (*sandbox_forget_fn)(struct store_tx *tx, const char *id, struct err *e);
+void sandbox_on_forget(struct sandbox_book *book, sandbox_forget_fn fn);
 /* What the kernel has counted of it. */
 void sandbox_note_denied(struct sandbox_book *book, const char *id, uint64_t packets);
 /* Done when no change of any sandbox is under way: then the book may be freed. A change that takes

@@ -63,6 +63,7 @@ static void merge(struct config *config, const struct file_in *in)
 	set_int(&config->artifact_retention_s, in->artifact_retention);
 	set_int(&config->artifact_mb, in->artifact_mb);
 	set_int(&config->output_retention_s, in->output_retention);
+	set_int(&config->history_retention_s, in->history_retention);
 	set_int(&config->max_sandboxes, in->max_sandboxes);
 	set_int(&config->max_timeout_s, in->max_timeout);
 	set_int(&config->max_age_s, in->max_age);
@@ -318,6 +319,7 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		.artifact_retention_s = 86400,
 		.artifact_mb = 100,
 		.output_retention_s = 7 * 86400,
+		.history_retention_s = 365 * 86400,
 		.max_sandboxes = 1000,
 		.max_timeout_s = 86400,
 		.max_age_s = 86400,

@@ -21,6 +21,7 @@ struct config {
 	int64_t pool, max_sandboxes, max_timeout_s, disk_mb;
 	int64_t artifact_retention_s, artifact_mb;       /* of what runs leave behind */
 	int64_t output_retention_s;                      /* of what commands printed */
+	int64_t history_retention_s;                     /* of what is over; 0: for ever */
 	const char *ceilings_text, *default_limits_text; /* NULL: none; read into the next two */
 	const char *quota_text;                          /* NULL: none; read into the next */
 	struct limit_quota quota;        /* of every team that has none of its own */

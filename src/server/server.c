@@ -358,6 +358,7 @@ static int open_executions(struct server *s, struct err *e)
 		.secrets = s->secrets,
 		.retention_s = s->config.artifact_retention_s,
 		.output_s = s->config.output_retention_s,
+		.history_s = s->config.history_retention_s,
 		.artifact_bytes = s->config.artifact_mb << 20,
 		.teams = { ceilings_of, s } };
 	int r = dir_make(AT_FDCWD, STATE_DIR "/artifacts", 0700, e);
@@ -370,6 +371,7 @@ static int open_executions(struct server *s, struct err *e)
 	memcpy(config.seed, s->prepared.seed, sizeof config.seed);
 	s->executions = execution_book_new(&config);
 	sandbox_on_busy(s->sandboxes, execution_is_busy, s->executions);
+	sandbox_on_forget(s->sandboxes, execution_forget);
 	explicit_bzero(config.seed, sizeof config.seed);
 	return 0;
 }
@@ -410,7 +412,8 @@ static int open_books(struct server *s, struct err *e)
 		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
 		.care = { .max_age_s = s->config.max_age_s,
 			.unresponsive_s = s->config.unresponsive_after_s,
-			.keep_unresponsive = strcmp(s->config.unresponsive, "keep") == 0 },
+			.keep_unresponsive = strcmp(s->config.unresponsive, "keep") == 0,
+			.history_s = s->config.history_retention_s },
 		.authority = tls_authority_certificate(s->authority),
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
