@@ -321,3 +321,22 @@ TEST(a_uuid_is_told_from_what_looks_like_one)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		ASSERT(!str_is_uuid(str_of(bad[i])));
 }
+
+TEST(what_is_old_is_said_by_a_clock_that_was_left_alone)
+{
+	struct time_past past = { 0 };
+	int64_t before_us;
+
+	ASSERT_EQ(time_past_us(&past, 86400), 0); /* who knows */
+	past.since_ms -= 3599 * 1000;
+	ASSERT_EQ(time_past_us(&past, 86400), 0);
+	past.since_ms -= 1000;
+	before_us = time_past_us(&past, 86400);
+	ASSERT(llabs(time_wall_us() - 86400 * INT64_C(1000000) - before_us) < 60 * 1000000);
+	ASSERT(time_past_us(&past, 60) > before_us);
+	past.offset_us -= 7200 * INT64_C(1000000); /* it was set */
+	ASSERT_EQ(time_past_us(&past, 86400), 0);
+	past.since_ms -= 61 * 1000;
+	ASSERT_EQ(time_past_us(&past, 86400), 0);
+	ASSERT(time_past_us(&past, 60) != 0);
+}

@@ -26,6 +26,19 @@ int64_t time_wall_us(void)
 	return clock_us(CLOCK_REALTIME) + fault_value(FAULT_CLOCK_US);
 }
 
+int64_t time_past_us(struct time_past *past, int64_t keep_s)
+{
+	const int64_t slew_us = 60 * 1000000, trusted_ms = 3600 * 1000;
+	int64_t wall_us = time_wall_us(), now_ms = time_now_ms();
+	int64_t offset_us = wall_us - now_ms * 1000;
+
+	if (!past->since_ms || llabs(offset_us - past->offset_us) > slew_us)
+		*past = (struct time_past){ offset_us, now_ms };
+	return now_ms - past->since_ms < MIN(trusted_ms, keep_s * 1000)
+		       ? 0
+		       : wall_us - keep_s * 1000000;
+}
+
 void time_rfc3339(int64_t wall_us, char out[RFC3339_SIZE])
 {
 	time_t seconds = (time_t)(wall_us / 1000000);

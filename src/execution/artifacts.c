@@ -428,7 +428,7 @@ static void on_sweep(void *arg)
 	s->from_us = book->output_from_us;
 	s->before_us = s->now_us - book->config.output_s * 1000000;
 	if (book->config.history_s)
-		s->history_us = s->now_us - book->config.history_s * 1000000;
+		s->history_us = time_past_us(&book->past, book->config.history_s);
 	s->is_for_orphans = time_now_ms() >= book->orphans_at_ms;
 	if (s->is_for_orphans)
 		book->orphans_at_ms = time_now_ms() + ORPHANS_MS;

@@ -50,6 +50,7 @@ struct execution_book {
 	struct list runs;
 	struct loop_timer sweep;
 	bool is_sweeping, is_stopping;
+	struct time_past past;
 	int64_t orphans_at_ms;  /* when files without a row are looked for again */
 	int64_t output_from_us; /* the output of those that ended before has been swept */
 	struct list cancels;    /* of those that wait to see whether a signal was enough */

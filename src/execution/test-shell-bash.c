@@ -11,7 +11,7 @@
 enum {
 	LINES = 6000,
 	MAX_TOKENS = 9,
-	PATIENCE_S = 2,
+	PATIENCE_S = 20,
 };
 
 /* `rm` is what no line may run. In bin it only leaves a mark; ls and cat in evil do the same. */

@@ -188,13 +188,13 @@ TEST(events_are_written_in_order_and_none_is_left_behind)
 					   .data = str_make(data, (size_t)n) });
 	}
 	loop_timer_init(&timer, s.scratch.loop, stop, s.scratch.loop);
-	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 200);
+	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 1000);
 	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	/* The last one has nobody to wait for it but the end. */
 	observe_event(log,
 		&(struct observe_event){ .actor = "system", .kind = "last", .subject = "a" });
 	log = observe_log_free(log);
-	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 200);
+	loop_timer_set(&timer, loop_now_ms(s.scratch.loop) + 1000);
 	ASSERT_EQ(loop_run(s.scratch.loop, &e), 0);
 	ASSERT(store_run_now(s.scratch.store, read_events, &rows, &e) >= 0);
 	rig_done(&s);

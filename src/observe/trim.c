@@ -15,6 +15,7 @@ struct trim {
 	struct store *store;
 	struct loop_timer timer;
 	int64_t keep_s;
+	struct time_past past;
 	trim_fn fn;
 	void *arg;
 	bool is_at_work, is_gone;
@@ -53,6 +54,11 @@ static int take_off(struct store_tx *tx, void *arg, struct err *e)
 		       : 0;
 }
 
+static void look_later(struct trim *trim, int64_t ms)
+{
+	loop_timer_set(&trim->timer, loop_now_ms(trim->loop) + ms);
+}
+
 static void taken_off(void *arg, int r, const struct err *e)
 {
 	struct trim *trim = arg;
@@ -72,16 +78,18 @@ static void taken_off(void *arg, int r, const struct err *e)
 		log_info("history.forgotten", "events=%" PRId64, trim->total);
 		trim->total = 0;
 	}
-	loop_timer_set(&trim->timer,
-		loop_now_ms(trim->loop) +
-			(has_more ? AGAIN_MS : MIN(LOOK_MS, trim->keep_s * 1000)));
+	look_later(trim, has_more ? AGAIN_MS : MIN(LOOK_MS, trim->keep_s * 1000));
 }
 
 static void on_time(void *arg)
 {
 	struct trim *trim = arg;
 
-	trim->before_us = time_wall_us() - trim->keep_s * 1000000;
+	trim->before_us = time_past_us(&trim->past, trim->keep_s);
+	if (!trim->before_us) {
+		look_later(trim, FIRST_MS);
+		return;
+	}
 	trim->is_at_work = true;
 	store_run(trim->store, take_off, taken_off, trim);
 }
@@ -96,7 +104,7 @@ struct trim *trim_new(struct loop *loop, struct store *store, int64_t keep_s, tr
 	trim->fn = fn;
 	trim->arg = arg;
 	loop_timer_init(&trim->timer, loop, on_time, trim);
-	loop_timer_set(&trim->timer, loop_now_ms(loop) + FIRST_MS);
+	look_later(trim, FIRST_MS);
 	return trim;
 }
 

@@ -85,14 +85,18 @@ static void some_forgotten(void *arg, int r, const struct err *e)
 
 void history_step(struct sandbox_book *book)
 {
+	int64_t keep_s = book->config.care.history_s, before_us;
 	struct past *past;
 
-	if (!book->config.care.history_s || book->is_forgetting || time_now_ms() < book->forget_ms)
+	if (!keep_s || book->is_forgetting || time_now_ms() < book->forget_ms)
+		return;
+	before_us = time_past_us(&book->past, keep_s);
+	if (!before_us)
 		return;
 	past = XNEW(struct past);
 	past->book = book;
 	past->forget = book->forget;
-	past->before_us = book_wall_us(book) - book->config.care.history_s * 1000000;
+	past->before_us = before_us;
 	book->is_forgetting = true;
 	book->questions++;
 	store_run(book->config.store, forget_some, some_forgotten, past);

@@ -83,6 +83,7 @@ struct sandbox_book {
 	sandbox_forget_fn forget; /* may be NULL */
 	int64_t forget_ms;        /* when it is due; time_now_ms */
 	bool is_forgetting;
+	struct time_past past;
 	size_t n_forgotten;      /* not told of yet */
 	struct list creations;   /* under way */
 	int64_t runs_written_ms; /* when usage was last written down */
