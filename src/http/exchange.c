@@ -95,7 +95,8 @@ struct str http_query_value(struct http_exchange *x, const char *name)
 		struct str value =
 			equals < 0 ? str_from(pair, pair.n) : str_from(pair, (size_t)equals + 1);
 
-		if (!str_is(key, name))
+		/* Few are encoded, and there may be thousands of them. */
+		if (!str_is(key, name) && (str_find(key, '%') >= 0 || str_find(key, '+') >= 0))
 			key = form_decode(x, key);
 		if (key.p && str_is(key, name))
 			return form_decode(x, value);

@@ -34,6 +34,8 @@ enum {
 	 * something is sent. Its reply has this long to begin before it counts as gone. */
 	HALF_CLOSE_MS = 1000,
 	MAX_EMPTY_LINES = 4, /* before a request line, as some old clients send them */
+	/* Of all Connection fields together: the relay looks for every field among them. */
+	MAX_CONNECTION_OPTIONS = 64,
 };
 
 /* ---- parse.c ---- */
@@ -49,8 +51,9 @@ struct head {
 	uint32_t target, target_n;
 	uint32_t reason, reason_n;
 	int status, minor;
-	int64_t length; /* Content-Length; -1: not given */
-	uint32_t host;  /* index of the field */
+	int64_t length;     /* Content-Length; -1: not given */
+	uint32_t host;      /* index of the field */
+	uint32_t n_options; /* in Connection */
 	bool has_host, chunked, close, keep_alive, connection_upgrade, upgrade, expect;
 };
 

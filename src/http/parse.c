@@ -142,6 +142,8 @@ static int see_connection(struct head *h, struct str value)
 	struct str token;
 
 	while (str_split(&value, ',', &token)) {
+		if (++h->n_options > MAX_CONNECTION_OPTIONS)
+			return 400;
 		token = str_trim(token);
 		if (str_eq_nocase(token, STR("close")))
 			h->close = true;

@@ -36,7 +36,14 @@ static enum pipe_result move_bulk(struct http_relay *relay, struct pipe **pipe, 
 	return r;
 }
 
-static enum flow flow_of(struct http_relay *relay, enum pipe_result r, bool *bulk)
+/* The end of file: fine only where it is what ends the body. */
+static enum flow flow_at_end(const struct body *body)
+{
+	return body->state == BODY_UNTIL_CLOSE ? FLOW_END : FLOW_SRC_LOST;
+}
+
+static enum flow flow_of(struct http_relay *relay, enum pipe_result r, const struct body *body,
+	bool *bulk)
 {
 	switch (r) {
 	case PIPE_DONE:
@@ -54,7 +61,7 @@ static enum flow flow_of(struct http_relay *relay, enum pipe_result r, bool *bul
 	case PIPE_AGAIN:
 		return FLOW_WAIT;
 	case PIPE_END:
-		return FLOW_END;
+		return flow_at_end(body);
 	case PIPE_SRC_LOST:
 		return FLOW_SRC_LOST;
 	case PIPE_DST_LOST:
@@ -70,12 +77,6 @@ static bool is_bulk(const struct http_relay *relay, const struct body *body, siz
 		return false;
 	return body->state == BODY_UNTIL_CLOSE ||
 	       (body->state == BODY_LENGTH && body->left >= BULK_BYTES);
-}
-
-/* The end of file: fine only where it is what ends the body. */
-static enum flow flow_at_end(const struct body *body)
-{
-	return body->state == BODY_UNTIL_CLOSE ? FLOW_END : FLOW_SRC_LOST;
 }
 
 /* ---- client to upstream ---- */
@@ -104,11 +105,12 @@ static enum flow pass_up(struct http_relay *relay)
 	if (n < 0)
 		return FLOW_BAD;
 	iov = iov_of(str_make(conn->view.p, (size_t)n));
+	/* Also what is not taken is spent: it must never be read as the next request. */
+	conn->view = str_from(conn->view, (size_t)n);
+	relay->x->continued = true;
 	r = outq_send(&relay->up, relay->fd, &iov, 1);
 	if (r < 0)
 		return FLOW_DST_LOST;
-	relay->x->continued = true;
-	conn->view = str_from(conn->view, (size_t)n);
 	relay->up_bulk = is_bulk(relay, &conn->body, got);
 	note_moved(relay);
 	if (r == 0)
@@ -134,7 +136,7 @@ static enum flow step_up(struct http_relay *relay)
 	if (relay->up_pipe || (relay->up_bulk && conn->view.n == 0))
 		return flow_of(relay,
 			move_bulk(relay, &relay->up_pipe, conn->fd, relay->fd, &conn->body),
-			&relay->up_bulk);
+			&conn->body, &relay->up_bulk);
 	if (body_is_done(&conn->body))
 		return FLOW_END;
 	if (conn->view.n == 0) {
@@ -157,22 +159,27 @@ enum flow relay_move_up(struct http_relay *relay)
 
 /* ---- upstream to client ---- */
 
+/* Chunks may be a byte each: all that came are sent at once. */
 static ssize_t send_decoded(struct http_relay *relay, struct str head, struct str bytes)
 {
+	struct conn *conn = relay->conn;
 	struct iovec iov = iov_of(head);
+	int r = outq_add(&conn->out, &iov, 1, 0);
 	ssize_t n = 0;
 
 	relay->x->begun = true;
-	conn_send(relay->conn, &iov, 1);
-	while (n >= 0 && bytes.n > 0 && !body_is_done(&relay->reply)) {
+	while (n >= 0 && r == 0 && bytes.n > 0 && !body_is_done(&relay->reply)) {
 		struct str piece;
 
 		n = body_next(&relay->reply, bytes, &piece);
 		bytes = str_from(bytes, (size_t)MAX(n, 0));
 		iov = iov_of(piece);
-		if (n > 0 && piece.n > 0)
-			conn_send(relay->conn, &iov, 1);
+		if (n > 0)
+			r = outq_add(&conn->out, &iov, 1, 0);
 	}
+	if (r < 0)
+		conn_lose(conn);
+	conn_flush(conn);
 	return n;
 }
 
@@ -354,7 +361,7 @@ static enum flow step_down(struct http_relay *relay)
 	if (relay->down_pipe || relay->down_bulk)
 		return flow_of(relay,
 			move_bulk(relay, &relay->down_pipe, relay->fd, conn->fd, &relay->reply),
-			&relay->down_bulk);
+			&relay->reply, &relay->down_bulk);
 	if (relay->state == RELAY_BODY && body_is_done(&relay->reply))
 		return FLOW_END;
 	return read_down(relay);

@@ -436,7 +436,7 @@ void relay_on_client(struct http_relay *relay, uint32_t events)
 		conn->blocked = false;
 	if (!reads) {
 		conn->mute = events & EPOLLIN;
-		if ((events & EPOLLRDHUP) && !tunnel)
+		if (events & EPOLLRDHUP)
 			on_half_close(relay);
 	}
 	if (relay->state == RELAY_CONNECTING)

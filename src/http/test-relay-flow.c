@@ -229,3 +229,63 @@ TEST(an_upstream_that_hung_up_waits_for_the_client_without_spinning)
 	ASSERT_EQ(drain(t.client, sent + 1), sent + 1); /* with the chunks' own bytes */
 	ASSERT(becomes(&t.rig.closed, 1));
 }
+
+TEST(a_tunnel_whose_client_sends_no_more_waits_without_spinning)
+{
+	int64_t before;
+	long sent;
+	ENDS;
+
+	ASSERT(pass(&t, "GET /ws HTTP/1.1\r\n" HOST "Connection: Upgrade\r\nUpgrade: x\r\n\r\n"));
+	ASSERT(say(t.upstream, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"));
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "101 Go"));
+	sent = push(t.client, BULK);
+	ASSERT(sent > 0 && sent < BULK);
+	(void)shutdown(t.client, SHUT_WR);
+	before = cpu_ms();
+	(void)poll(NULL, 0, 500);
+	ASSERT(cpu_ms() - before < 200); /* while its bytes wait for the upstream */
+	ASSERT_EQ(drain(t.upstream, sent), sent);
+	ASSERT_EQ(heard_end(t.upstream), 1);
+	before = cpu_ms();
+	(void)poll(NULL, 0, 500);
+	ASSERT(cpu_ms() - before < 200); /* and when only the other way is open */
+	ASSERT(say(t.upstream, "bye"));
+	ASSERT_STR(client_hears(&t, "bye"), "bye");
+}
+
+/* Large enough that the middle of it goes through a pipe. */
+TEST(a_long_reply_that_breaks_off_cuts_the_client)
+{
+	ENDS;
+	static char half[2000000];
+
+	ASSERT(pass(&t, GET));
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n"));
+	ASSERT_EQ(fd_write_all(t.upstream, half, sizeof half), 0);
+	(void)close(TAKE_FD(t.upstream));
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
+	ASSERT(heard_end(t.client) != 0);
+	ASSERT(becomes(&t.rig.closed, 1));
+}
+
+/* A service can send them for ever: what each costs is taken from all the others. */
+TEST(chunks_of_a_byte_are_not_sent_one_by_one)
+{
+	enum {
+		CHUNKS = 200000
+	};
+	static char bytes[6 * CHUNKS];
+	int64_t before;
+	ENDS;
+
+	for (size_t i = 0; i < sizeof bytes; i += 6)
+		memcpy(bytes + i, "1\r\na\r\n", 6);
+	ASSERT(pass(&t, "GET / HTTP/1.0\r\n\r\n"));
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
+	before = cpu_ms();
+	ASSERT_EQ(fd_write_all(t.upstream, bytes, sizeof bytes), 0);
+	ASSERT(strstr(client_hears(&t, "\r\n\r\n"), "200 OK"));
+	ASSERT_EQ(drain(t.client, CHUNKS), CHUNKS);
+	ASSERT(cpu_ms() - before < 250);
+}

@@ -408,3 +408,24 @@ TEST(a_server_freed_under_a_relay_cuts_both_ends)
 	ASSERT_EQ(heard_end(t.upstream), 1);
 	ASSERT(heard_end(t.client) != 0);
 }
+
+/* What the upstream did not take of a body must not be taken for the next request. */
+TEST(a_body_that_the_upstream_refuses_is_no_request)
+{
+	int pair[2];
+	ENDS;
+
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	t.upstream = pair[0];
+	t.rig.upstream_fd = pair[1];
+	ASSERT(say(t.client, "POST /patient HTTP/1.1\r\n" HOST "Content-Length: 36\r\n\r\n"));
+	ASSERT(hear(t.upstream, t.got, sizeof t.got, "\r\n\r\n"));
+	(void)shutdown(t.upstream, SHUT_RD);
+	ASSERT(say(t.client, "GET /direct HTTP/1.1\r\nHost: evil\r\n\r\n"));
+	(void)poll(NULL, 0, 100);
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nmine"));
+	ASSERT(strstr(client_hears(&t, "mine"), "200 OK"));
+	ASSERT(becomes(&t.rig.closed, 1));
+	(void)shutdown(t.client, SHUT_WR);
+	ASSERT_STR(client_hears(&t, NULL), "");
+}

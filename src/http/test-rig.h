@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 enum {
-	RIG_WAIT_MS = 5000
+	RIG_WAIT_MS = 30000
 };
 
 struct rig {

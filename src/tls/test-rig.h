@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 
 enum {
-	RIG_WAIT_MS = 5000
+	RIG_WAIT_MS = 30000
 };
 
 /* ---- certificates ---- */

@@ -263,10 +263,10 @@ TEST(who_reads_slowly_is_sent_slowly_and_loses_nothing)
 	RIG(NULL);
 	ASSERT(client_open(&c, rig.port, NULL, 0));
 	ASSERT(say(&c, GET("/flood")));
-	(void)poll(NULL, 0, 300);
-	sent = atomic_load(&rig.body_bytes);
-	(void)poll(NULL, 0, 200);
-	ASSERT_EQ(atomic_load(&rig.body_bytes), sent); /* nobody buffers for now */
+	do { /* until the writer rests: nobody buffers for now */
+		sent = atomic_load(&rig.body_bytes);
+		(void)poll(NULL, 0, 200);
+	} while (atomic_load(&rig.body_bytes) != sent || sent == 0);
 	ASSERT(sent < FLOOD_PIECES / 2 * 65536L);
 	ASSERT(flood_is_whole(&c, text, sizeof text));
 }
@@ -279,7 +279,7 @@ TEST(who_takes_nothing_is_cut)
 	RIG(&limits);
 	ASSERT(client_open(&c, rig.port, NULL, 0));
 	ASSERT(say(&c, GET("/flood")));
-	(void)poll(NULL, 0, 800);
+	(void)poll(NULL, 0, 4000);
 	ASSERT_EQ(heard_end(&c), END_CUT);
 }
 
