@@ -40,7 +40,10 @@ static const struct part {
 	{ "sysfs", "/sys", { { 0 } }, MOUNT_PLAIN | MOUNT_ATTR_RDONLY, false },
 	{ "cgroup2", "/sys/fs/cgroup", { { 0 } }, MOUNT_PLAIN | MOUNT_ATTR_RDONLY, true },
 	{ "tmpfs", "/dev", { { "mode", "0755" } }, MOUNT_ATTR_NOSUID, false },
-	{ "devpts", "/dev/pts", { { "mode", "0620" }, { "ptmxmode", "0666" }, { "gid", "5" } },
+	/* The host has some thousands of terminals for all sandboxes together. */
+	{ "devpts", "/dev/pts",
+		{ { "mode", "0620" }, { "ptmxmode", "0666" }, { "gid", "5" },
+			{ "max", MOUNT_MAX_TERMINALS } },
 		MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, false },
 	{ "mqueue", "/dev/mqueue", { { 0 } }, MOUNT_PLAIN, true },
 };

@@ -11,6 +11,7 @@ enum {
 	COMPOSE_MAX_SOURCES = 10000,
 	COMPOSE_ARENA_BYTES = 64 << 20,
 	COPY_STEP = 64 << 20,
+	COPY_PIECE = 64 << 10,
 	TEMP_ID = 16,
 };
 
@@ -120,17 +121,48 @@ static int prepare(struct compose *c, struct str body, struct err *e)
 
 /* ---- in the job ---- */
 
+/* By hand: from another file system, and what the kernel left because a size says nothing (/proc).
+ */
+static int copy_rest(int to, int from)
+{
+	char piece[COPY_PIECE];
+	ssize_t n;
+	int r = 0;
+
+	while (r >= 0 && (n = read(from, piece, sizeof piece)) != 0) {
+		if (n > 0)
+			r = fd_write_all(to, piece, (size_t)n);
+		else if (errno != EINTR)
+			return errno == EAGAIN ? 0 : -errno;
+	}
+	return r;
+}
+
+static bool is_regular(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static int copy(int to, const char *path, struct err *e)
 {
-	cleanup_close int from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_close int from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	ssize_t n;
+	int r = 0;
 
 	if (from < 0)
 		return err_sys(e, -errno, "error opening source file %s", path);
+	if (!is_regular(from)) /* another one meanwhile */
+		return err_sys(e, -EINVAL, "error composing source %s", path);
 	do {
 		n = copy_file_range(from, NULL, to, NULL, COPY_STEP, 0);
 	} while (n > 0 || (n < 0 && errno == EINTR));
-	return n < 0 ? err_sys(e, -errno, "error composing source %s", path) : 0;
+	if (n < 0 && errno != EXDEV && errno != EINVAL && errno != EOPNOTSUPP && errno != ENOSYS)
+		r = -errno;
+	if (r == 0)
+		r = copy_rest(to, from);
+	return r < 0 ? err_sys(e, r, "error composing source %s", path) : 0;
 }
 
 static int assemble(const struct compose *c, struct err *e)

@@ -2,6 +2,7 @@
  * /dev/shm: what else differs between them is mounted, limited and named before the engine starts.
  */
 #include "guest/engine.h"
+#include "guest/mounts.h"
 #include "guest/seal.h"
 #include "json/json.h"
 
@@ -9,7 +10,7 @@
 
 struct place {
 	const char *type, *source, *target;
-	const char *options[6];
+	const char *options[7];
 	bool in_gvisor, in_container;
 };
 
@@ -18,8 +19,9 @@ static const struct place places[] = {
 	{ "sysfs", "sysfs", "/sys", { "nosuid", "nodev", "noexec", "ro" }, true, true },
 	{ "tmpfs", "tmpfs", "/dev", { "nosuid", "mode=755" }, true, true },
 	{ "devpts", "devpts", "/dev/pts",
-		{ "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5" }, true,
-		true },
+		{ "nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5",
+			"max=" MOUNT_MAX_TERMINALS },
+		true, true },
 	{ "tmpfs", "tmpfs", SHM, { "nosuid", "nodev", "mode=1777" }, true, true },
 	{ "mqueue", "mqueue", "/dev/mqueue", { "nosuid", "nodev", "noexec" }, false, true },
 	{ "bind", ENGINE_PROGRAM, ENGINE_GUEST, { "bind", "ro", "nosuid", "nodev" }, true, true },

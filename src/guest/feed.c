@@ -141,8 +141,9 @@ static void on_keepalive(void *arg)
 
 	if (now - f->last_ms >= f->keepalive_ms && !f->is_blocked)
 		send_keepalive(f);
+	/* A client that reads nothing is asked no sooner again. */
 	if (f->x)
-		loop_timer_set(&f->keepalive, MAX(f->last_ms + f->keepalive_ms, now + 1));
+		loop_timer_set(&f->keepalive, (f->is_blocked ? now : f->last_ms) + f->keepalive_ms);
 }
 
 bool feed_send_as_is(struct feed *f, struct str frames)

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 enum {
@@ -103,11 +104,24 @@ static void write_marks(struct settings *s)
 				NULL);
 }
 
+/* Up to four for each command of all the clients: what would do for a program is too few. Those
+ * that we start get the usual limit (spawn-child.c). */
+static void raise_file_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
+}
+
 static int set_up(struct program *p, int take_listen_fd, struct err *e)
 {
 	const struct http_limits limits = { .stall_timeout_ms = STALL_MS };
 	int r;
 
+	raise_file_limit();
 	p->server = http_server_new(p->loop, &limits, guest_handle, &p->guest);
 	r = http_server_take_listener(p->server, take_listen_fd, e);
 	if (r == 0)

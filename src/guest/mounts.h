@@ -7,9 +7,10 @@
 #include <sys/mount.h>
 
 enum {
-	MOUNT_MAX_OPTIONS = 3,
+	MOUNT_MAX_OPTIONS = 4,
 	MOUNT_PLAIN = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
 };
+#define MOUNT_MAX_TERMINALS "256" /* of one sandbox: as devpts takes it */
 struct mount_option {
 	const char *key, *value; /* key NULL: no more */
 };

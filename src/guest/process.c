@@ -7,6 +7,7 @@
 
 enum {
 	DRAIN_MAX_READS = 64, /* of a killed process: more than a pipe holds */
+	REAP_TURN = 64,       /* then others have their turn: some make orphans without end */
 };
 
 static struct str pid_key(const pid_t *pid)
@@ -247,19 +248,28 @@ static void reaped(struct process *p, int wait_status)
 	end_if_over(p);
 }
 
+static void reap_more(void *arg)
+{
+	process_table_reap(arg);
+}
+
 void process_table_reap(struct process_table *t)
 {
-	int status;
-	pid_t pid;
+	for (int i = 0; i < REAP_TURN; i++) {
+		int status;
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+		struct process *p;
 
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		struct process *p = process_find(t, pid);
-
+		if (pid <= 0)
+			return;
+		p = process_find(t, pid);
 		/* It may have ended for want of something that its end has freed. */
-		gauges_look(t->gauges);
+		if (p || i == 0)
+			gauges_look(t->gauges);
 		if (p)
 			reaped(p, status);
 	}
+	loop_defer(t->loop, &t->reap_again, reap_more, t);
 }
 
 void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, void *arg)
@@ -489,6 +499,7 @@ void process_table_done(struct process_table *t)
 	LIST_EACH(&t->ended, gone)
 	ended_free(t, container_of(gone, struct process_ended, node));
 	loop_timer_cancel(&t->forget);
+	loop_task_cancel(&t->reap_again);
 	map_done(&t->by_pid);
 	map_done(&t->ended_by_pid);
 	spawner_done(&t->spawner);

@@ -86,6 +86,7 @@ struct process_table {
 	struct list ended; /* oldest first */
 	struct map ended_by_pid;
 	struct loop_timer forget;
+	struct loop_task reap_again;
 	struct list replays; /* of struct stream: what is left to be told of ended processes */
 	struct backlog_pool kept, held; /* the second for those that are held */
 	struct backlog_pool unkept;     /* keeps nothing: for hidden processes */

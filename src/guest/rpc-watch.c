@@ -10,6 +10,7 @@
 
 enum {
 	POLLED_MAX_BYTES = 16 << 20, /* not asked for: then the watcher has failed */
+	LATE_MAX_BYTES = 64 << 20,   /* not taken by a stream's client: the same */
 	FRAME_MAX_BYTES = 512 << 10,
 	WATCHER_ID = 20,
 };
@@ -78,13 +79,26 @@ struct watch_stream {
 	struct watch *watch;
 	struct feed *feed;
 	struct buf frame;
+	/* A directory that was moved in is many events at once, more than the client takes. */
+	struct buf late;
+	size_t late_at; /* sent already */
+	bool is_full;
 };
 
 static void stream_free(struct watch_stream *s)
 {
 	(void)watch_free(s->watch);
 	buf_done(&s->frame);
+	buf_done(&s->late);
 	free(s);
+}
+
+static void stream_send(struct watch_stream *s, struct str frame)
+{
+	if (feed_send(s->feed, frame))
+		return;
+	s->is_full = true;
+	watch_pause(s->watch, true);
 }
 
 static void stream_event(void *arg, struct str json)
@@ -100,8 +114,10 @@ static void stream_event(void *arg, struct str json)
 	if (s->frame.failed)
 		return;
 	connect_frame_end(&s->frame, mark, 0);
-	if (!feed_send(s->feed, buf_str(&s->frame)))
-		watch_pause(s->watch, true);
+	if (s->is_full)
+		(void)buf_add_str(&s->late, buf_str(&s->frame));
+	else
+		stream_send(s, buf_str(&s->frame));
 }
 
 static void stream_failed(void *arg, const struct err *e)
@@ -114,10 +130,35 @@ static void stream_failed(void *arg, const struct err *e)
 	stream_free(s);
 }
 
+static struct str first_frame(struct str frames)
+{
+	const unsigned char *p = (const unsigned char *)frames.p;
+	size_t n = (size_t)p[1] << 24 | (size_t)p[2] << 16 | (size_t)p[3] << 8 | p[4];
+
+	return str_make(frames.p, CONNECT_HEAD + n);
+}
+
 static void stream_drained(void *arg)
 {
 	struct watch_stream *s = arg;
+	struct err e = { 0 };
 
+	s->is_full = false;
+	if (s->late.failed) {
+		(void)err_set(&e, -EOVERFLOW, "watcher error: too many events were not read");
+		stream_failed(s, &e);
+		return;
+	}
+	while (s->late_at < s->late.n && !s->is_full) {
+		struct str frame = first_frame(str_from(buf_str(&s->late), s->late_at));
+
+		s->late_at += frame.n;
+		stream_send(s, frame);
+	}
+	if (s->is_full)
+		return;
+	buf_done(&s->late);
+	s->late_at = 0;
 	watch_pause(s->watch, false);
 }
 
@@ -170,6 +211,7 @@ void rpc_filesystem_watch_dir(struct rpc *rpc, struct str message)
 	s->rpc = rpc;
 	s->options = options;
 	s->frame = BUF_INIT(FRAME_MAX_BYTES);
+	s->late = BUF_INIT(LATE_MAX_BYTES);
 	if (watch_new(&rpc->guest->watches, path, &o, &stream_ops, s, &s->watch, &e) < 0) {
 		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e.msg);
 		stream_free(s);

@@ -9,10 +9,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-enum {
-	NOFILE_SOFT = 1024, /* more breaks select(); programs that want more raise it themselves */
-};
-
 #define EMPTY_DIR "/dev/.empty"
 
 static int hide(const char *path, struct err *e)
@@ -130,12 +126,8 @@ int seal_kernel_files(struct err *e)
 /* Lowers only, so it never needs a privilege. */
 void seal_limits(void)
 {
-	struct rlimit nofile, core;
+	struct rlimit core;
 
-	if (getrlimit(RLIMIT_NOFILE, &nofile) == 0) {
-		nofile.rlim_cur = MIN(nofile.rlim_max, (rlim_t)NOFILE_SOFT);
-		(void)setrlimit(RLIMIT_NOFILE, &nofile);
-	}
 	if (getrlimit(RLIMIT_CORE, &core) == 0) {
 		core.rlim_cur = 0;
 		(void)setrlimit(RLIMIT_CORE, &core);

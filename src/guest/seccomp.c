@@ -129,8 +129,10 @@ static const struct filter_rule specials[] = {
 	{ SYS_socketpair, FILTER_SOCKET },
 	{ SYS_clone, FILTER_CLONE },
 	{ SYS_personality, FILTER_PERSONALITY },
+	{ SYS_io_setup, FILTER_UNKNOWN }, /* all of a host share one number of requests */
 	{ SYS_unshare, FILTER_UNSHARE },
 #else
+	{ SYS_io_setup, FILTER_UNKNOWN },
 	{ SYS_personality, FILTER_PERSONALITY },
 	{ SYS_unshare, FILTER_UNSHARE },
 	{ SYS_socket, FILTER_SOCKET },

@@ -15,6 +15,7 @@ enum {
 	EXIT_CANNOT_EXECUTE = 126,
 	EXIT_NOT_FOUND = 127,
 	SCRIPT_MAX_ARGS = 1024,
+	SOFT_FILES = 1024,
 };
 
 IN_CHILD static void say(const char *text)
@@ -65,10 +66,11 @@ IN_CHILD static void limit_files(const struct spawn *s)
 {
 	struct rlimit files;
 
-	if (s->max_files == 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
 		return;
-	files.rlim_max = MIN(files.rlim_max, s->max_files);
-	files.rlim_cur = MIN(files.rlim_cur, files.rlim_max);
+	if (s->max_files > 0)
+		files.rlim_max = MIN(files.rlim_max, s->max_files);
+	files.rlim_cur = MIN(files.rlim_max, (rlim_t)SOFT_FILES);
 	(void)setrlimit(RLIMIT_NOFILE, &files);
 }
 
