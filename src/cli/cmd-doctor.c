@@ -42,6 +42,8 @@ static const struct check_lore lore[] = {
 	{ "loop", "loop devices, which give each sandbox a disk of its own",
 		"sandboxes have no disk limit and are copied more slowly" },
 	{ "cgroup", "limits on memory, processors and processes", "sandboxes cannot be limited" },
+	{ "pids", "numbers for processes and threads, of which sandboxes get three quarters",
+		"a few sandboxes full of processes leave the others none" },
 	{ "nft", "nftables with address translation, the way out for sandboxes",
 		"sandboxes have no network" },
 	{ "connlimit",

@@ -67,7 +67,9 @@ static void all_counted(void *arg, int r, const struct err *e)
 
 	if (r < 0)
 		log_debug("egress.count", "err=%s", log_quote(str_of(e->msg)));
-	else
+	/* The table may be away for a moment. A warden that is gone is for good, and when the
+	 * server stops this is gone as well. */
+	if (r != -EPIPE)
 		loop_timer_set(&o->count, loop_now_ms(o->config.loop) + COUNT_MS);
 }
 

@@ -241,15 +241,25 @@ void blank_tidy(const struct disk *disk)
 
 /* ---- beside the loop ---- */
 
-/* All who wait for this size hear of it at once. */
-static void answer(struct blanks *b, struct disk_size size, const struct err *e)
+static struct blank_wait *find_waiting(const struct blanks *b, struct disk_size size)
 {
 	LIST_EACH(&b->waiting, node)
 	{
 		struct blank_wait *wait = container_of(node, struct blank_wait, node);
 
-		if (!disk_size_eq(wait->size, size))
-			continue;
+		if (disk_size_eq(wait->size, size))
+			return wait;
+	}
+	return NULL;
+}
+
+/* All who wait for this size hear of it at once. Whoever hears of it may make any of the others
+ * wait no longer (the server has gone), so each is looked for anew. */
+static void answer(struct blanks *b, struct disk_size size, const struct err *e)
+{
+	struct blank_wait *wait;
+
+	while ((wait = find_waiting(b, size))) {
 		list_remove(&wait->node);
 		wait->fn(wait->arg, e);
 	}

@@ -118,6 +118,39 @@ static int open_instance(const char *root, const char *instance, bool hand_down,
 	return r < 0 ? err_wrap(e, r, "cgroups in %s", root) : 0;
 }
 
+static int64_t read_number(const char *path)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	struct str rest, line = STR("");
+	int64_t n = INT32_MAX;
+
+	if (file_read(AT_FDCWD, path, &text, NULL) >= 0) {
+		rest = buf_str(&text);
+		(void)str_split(&rest, '\n', &line);
+		(void)str_to_int(line, 1, INT32_MAX, &n);
+	}
+	return n;
+}
+
+/* Three quarters of what the kernel takes. */
+int64_t cgroups_all_pids(void)
+{
+	int64_t pids = read_number("/proc/sys/kernel/pid_max"),
+		threads = read_number("/proc/sys/kernel/threads-max");
+
+	return MIN(pids, threads) / 4 * 3;
+}
+
+static int limit_all(const struct cgroups *cg, struct err *e)
+{
+	char path[300], text[24];
+
+	(void)snprintf(path, sizeof path, "%s/atoll/pids.max",
+		cg->roots[cg->unified_limits ? CGROUP_CONTROLLERS : CGROUP_PIDS]);
+	(void)snprintf(text, sizeof text, "%" PRId64, cgroups_all_pids());
+	return file_write(AT_FDCWD, path, str_of(text), e);
+}
+
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 {
 	const char *unified = cg->roots[CGROUP_CONTROLLERS];
@@ -142,7 +175,7 @@ int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 		else
 			r = open_instance(cg->roots[i], instance, false, &cg->legacy_fd[i], e);
 	}
-	return r;
+	return r < 0 ? r : limit_all(cg, e);
 }
 
 static void remove_instance(const char *root, const char *instance)

@@ -31,8 +31,10 @@ struct cgroups {
 		.unified_fd = -EBADF, .legacy_fd = { -EBADF, -EBADF, -EBADF, -EBADF }, \
 	}
 
-/* Finds the hierarchies and makes atoll/INSTANCE in them. */
+/* Finds the hierarchies and makes atoll/INSTANCE in them. All sandboxes of the host together are
+ * left so many processes and threads that it can always start some of its own. */
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e);
+int64_t cgroups_all_pids(void);
 /* Removes atoll/INSTANCE, and atoll, unless something is left in them. */
 void cgroups_close(struct cgroups *cg);
 

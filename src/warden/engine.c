@@ -69,17 +69,17 @@ int engine_door(const struct slot *slot, struct err *e)
 }
 
 /* Whatever lies there, only a socket is taken, and as itself: a link would lead the server astray.
- */
+ * It is looked at where nobody inside can exchange it any more. */
 static int take_socket(const struct slot *slot, int door, int dir, const char *name, struct err *e)
 {
 	uid_t server = (uid_t)slot->w->options->server_uid;
 	struct stat st;
 
-	if (fstatat(door, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
+	if (renameat(door, name, dir, name) < 0 ||
+		fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISSOCK(st.st_mode))
 		return err_set(e, -EPROTO, "the guest has made no socket %s", name);
-	if (fchmodat(door, name, 0600, 0) < 0 ||
-		fchownat(door, name, server, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
-		renameat(door, name, dir, name) < 0)
+	if (fchmodat(dir, name, 0600, 0) < 0 ||
+		fchownat(dir, name, server, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_sys(e, -errno, "take the guest's socket %s", name);
 	return 0;
 }

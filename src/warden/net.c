@@ -85,15 +85,23 @@ static int open_own(struct network *net, struct err *e)
 }
 
 /* The table belongs to a network namespace: so does the lock, a byte of one file for each. */
-static int lock_table(const struct network *net, short type)
+static int ask_lock(const struct network *net, int command, struct flock *lock)
 {
-	struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_len = 1 };
 	struct stat st;
 
 	if (fstat(net->own_ns_fd, &st) < 0)
 		return -errno;
-	lock.l_start = (off_t)st.st_ino;
-	return fcntl(net->table_fd, F_SETLK, &lock) < 0 ? -errno : 0;
+	lock->l_whence = SEEK_SET;
+	lock->l_start = (off_t)st.st_ino;
+	lock->l_len = 1;
+	return fcntl(net->table_fd, command, lock) < 0 ? -errno : 0;
+}
+
+static int lock_table(const struct network *net, short type)
+{
+	struct flock lock = { .l_type = type };
+
+	return ask_lock(net, F_SETLK, &lock);
 }
 
 /* Every warden with a network holds it, so that none removes the table under another's feet. */
@@ -144,9 +152,18 @@ static void open_tracks(struct network *net)
 		strerrordesc_np(-r));
 }
 
+void net_look_for_others(struct network *net)
+{
+	struct flock lock = { .l_type = F_WRLCK };
+
+	if (ask_lock(net, F_GETLK, &lock) >= 0 && lock.l_type != F_UNLCK)
+		net->is_shared = true;
+}
+
 /* Nobody has the address now, so nothing is remembered anew before the next one has it. */
 static void forget_former(struct network *net, int number)
 {
+	net_look_for_others(net);
 	if (net->tracks_fd < 0 || (!net->is_shared && !(net->worn[number / 8] >> number % 8 & 1)))
 		return;
 	if (tracks_forget(net->tracks_fd, net_address(net, number)) >= 0)
@@ -217,9 +234,11 @@ static void leave(const struct network *net)
 		abort();
 }
 
-static void add_up(struct netlink_batch *b, int index)
+static void add_up(struct netlink_batch *b, int index, unsigned more)
 {
-	struct ifinfomsg head = { .ifi_index = index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP };
+	struct ifinfomsg head = { .ifi_index = index,
+		.ifi_flags = IFF_UP | more,
+		.ifi_change = IFF_UP | more };
 
 	netlink_begin(b, RTM_NEWLINK, 0, &head, sizeof head);
 }
@@ -310,7 +329,9 @@ static int set_up_host(const struct network *net, const struct ends *x, struct e
 	if (net->has_ipv6)
 		add_no_ipv6(&b, index);
 	add_address(&b, index, x->host_ip);
-	add_up(&b, index);
+	/* Whoever asks by ARP becomes a neighbour, and one can ask in thousands of names until the
+	 * host's table of neighbours is full. Setting the flag forgets those of the interface. */
+	add_up(&b, index, IFF_NOARP);
 	add_neighbour(&b, index, x->guest_ip, x->guest_mac);
 	r = netlink_run(net->rtnl_fd, &b);
 	return r < 0 ? err_sys(e, r, "set up interface %s", x->name) : 0;
@@ -326,14 +347,14 @@ static int set_up_guest(const struct network *net, const struct ends *x, struct 
 
 	if (r < 0)
 		return r;
-	add_up(&b, LOOPBACK_INDEX);
+	add_up(&b, LOOPBACK_INDEX, 0);
 	if (x) {
 		int index = (int)if_nametoindex("eth0");
 
 		if (net->has_ipv6)
 			add_no_ipv6(&b, index);
 		add_address(&b, index, x->guest_ip);
-		add_up(&b, index);
+		add_up(&b, index, 0);
 		add_neighbour(&b, index, x->host_ip, x->host_mac);
 		add_default_route(&b, index, x->host_ip);
 	}

@@ -51,6 +51,10 @@ bool net_is_last(const struct network *net);
 /* Removes the table if this is the last. */
 void net_close(struct network *net);
 
+/* Other wardens of this host take and release numbers as well: from when one has been seen, every
+ * number may have been somebody's. To be called from time to time. */
+void net_look_for_others(struct network *net);
+
 /* Makes a pair with both ends in the caller's own namespace: whether the kernel can. */
 int net_try(struct network *net, int *ret_number, struct err *e);
 /* Gives the network namespace a loopback and, where enabled, an interface, and with it a number,

@@ -63,6 +63,7 @@ static void look(void *arg)
 	struct err e = { 0 };
 
 	loop_timer_set(&w->rules_timer, loop_now_ms(w->loop) + LOOK_PAUSE_MS);
+	net_look_for_others(&w->network);
 	if (!firewall_stands(&w->firewall) && restore(w, &e) < 0)
 		log_error("firewall.gone", "err=%s", log_quote(str_of(e.msg)));
 }

@@ -161,6 +161,20 @@ static int check_cgroup(const struct options *options, struct err *e)
 	return r;
 }
 
+/* With few, some sandboxes can leave the others none. */
+static int check_pids(const struct options *options, struct err *e)
+{
+	const int64_t usual = 4096, enough = 64;
+	int64_t n = cgroups_all_pids() / usual;
+
+	(void)options;
+	return n >= enough ? 0
+			   : err_set(e, -EMFILE,
+				     "all sandboxes together may have %" PRId64
+				     " processes and threads, and one has up to %" PRId64,
+				     cgroups_all_pids(), usual);
+}
+
 static int check_nft(const struct options *options, struct err *e)
 {
 	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
@@ -279,6 +293,8 @@ static const struct check checks[] = {
 		"btrfs" },
 	{ "cgroup", check_cgroup, false, "memory, cpu and pids limits work",
 		"mount cgroup2 on /sys/fs/cgroup with the memory, cpu and pids controllers" },
+	{ "pids", check_pids, true, "there are process numbers for many sandboxes",
+		"sysctl kernel.pid_max=4194304 kernel.threads-max=4194304" },
 	{ "nft", check_nft, false, "nftables with NAT works",
 		"apt-get install nftables; modprobe nf_tables; or serve with --network none" },
 	{ "connlimit", check_connlimit, true, "the connections of a sandbox can be limited",

@@ -5,6 +5,7 @@
 #include "warden/state.h"
 #include "warden/warden.h"
 
+#include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -93,6 +94,42 @@ static int step_cgroup(struct slot *slot, struct err *e)
 	return r < 0 ? r : crossings_watch(slot, e);
 }
 
+/* Somebody of the server's block who is nobody else: the kernel counts watches, queued signals,
+ * message queues and the like also for who made the user namespace. With root for all, one sandbox
+ * could take them from every other and from the host's own root. */
+static uid_t pick_owner(void)
+{
+	uint16_t any;
+
+	random_bytes(&any, sizeof any);
+	return (uid_t)WARDEN_FIRST_UID + (uid_t)MAX(any, 1);
+}
+
+/* Leaving euid 0 takes the effective capabilities away, and the child's place in its cgroup needs
+ * one; coming back gives them again. A warden that cannot come back does not go on. */
+static pid_t clone_for(uid_t owner, struct clone_args *args)
+{
+	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct caps[2];
+	pid_t pid = -1;
+	int error;
+
+	/* The raw calls: this process has one thread, and its child must not ask for others. */
+	if (syscall(SYS_capget, &head, caps) < 0 ||
+		syscall(SYS_setresuid, (uid_t)-1, owner, (uid_t)-1) < 0)
+		return -1;
+	if (syscall(SYS_capset, &head, caps) == 0)
+		pid = (pid_t)syscall(SYS_clone3, args, sizeof *args);
+	if (pid == 0)
+		return 0;
+	error = errno;
+	if (syscall(SYS_setresuid, (uid_t)-1, 0, (uid_t)-1) < 0 ||
+		syscall(SYS_capset, &head, caps) < 0)
+		abort();
+	errno = error;
+	return pid;
+}
+
 static int clone_child(struct slot *slot, const struct slot_child *child, int cgroup_fd,
 	struct err *e)
 {
@@ -108,7 +145,7 @@ static int clone_child(struct slot *slot, const struct slot_child *child, int cg
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)cgroup_fd;
 	}
-	pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+	pid = clone_for(pick_owner(), &args);
 	if (pid == 0)
 		slot_child_main(child);
 	if (pid < 0)

@@ -1,4 +1,5 @@
 /* What can be looked at without a sandbox: texts, messages, files. */
+#include "warden/blank.h"
 #include "warden/meter.h"
 #include "warden/net.h"
 #include "warden/netlink.h"
@@ -9,6 +10,8 @@
 #include "test.h"
 
 #include <linux/rtnetlink.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 TEST(networks_are_parsed_and_numbers_fit_into_them)
 {
@@ -50,6 +53,55 @@ TEST(the_resolver_is_an_address_that_no_sandbox_has)
 	net_resolv_conf(&net, text);
 	ASSERT(!strstr(text, "nameserver"));
 	ASSERT_EQ(net_address(&net, 1), 0);
+}
+
+/* A process that holds the lock as another warden does, until it is told to end. */
+static pid_t start_other(const struct network *net, int wait_fd, int ready_fd)
+{
+	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1 };
+	pid_t pid = fork();
+	struct stat st;
+	char c = 0;
+
+	if (pid != 0)
+		return pid;
+	if (fstat(net->own_ns_fd, &st) == 0) {
+		lock.l_start = (off_t)st.st_ino;
+		(void)fcntl(net->table_fd, F_SETLK, &lock);
+	}
+	(void)!write(ready_fd, &c, 1);
+	(void)close(ready_fd);
+	(void)!read(wait_fd, &c, 1);
+	_exit(0);
+}
+
+TEST(another_warden_of_the_same_network_is_noticed_and_not_forgotten)
+{
+	struct network net = NETWORK_INIT;
+	int hold[2], ready[2];
+	pid_t pid;
+	char c;
+
+	net.own_ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	net.table_fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	ASSERT(net.own_ns_fd >= 0 && net.table_fd >= 0);
+	ASSERT(pipe2(hold, O_CLOEXEC) == 0 && pipe2(ready, O_CLOEXEC) == 0);
+	net_look_for_others(&net);
+	ASSERT(!net.is_shared);
+	pid = start_other(&net, hold[0], ready[1]);
+	ASSERT_EQ(read(ready[0], &c, 1), 1);
+	net_look_for_others(&net);
+	ASSERT(net.is_shared);
+	ASSERT_EQ(write(hold[1], "", 1), 1);
+	ASSERT_EQ(waitpid(pid, NULL, 0), pid);
+	net_look_for_others(&net);
+	ASSERT(net.is_shared); /* it may have had any number */
+	for (int i = 0; i < 2; i++) {
+		(void)close(hold[i]);
+		(void)close(ready[i]);
+	}
+	(void)close(net.own_ns_fd);
+	(void)close(net.table_fd);
 }
 
 TEST(the_shared_rules_take_redirected_packets_before_they_drop)
@@ -168,6 +220,40 @@ TEST(paths_do_not_leave_their_directory)
 	ASSERT(open_beneath(dir, "self", O_PATH) < 0);
 	ASSERT(open_beneath(dir, "../etc", O_PATH) < 0);
 	ASSERT(open_beneath(dir, "/etc", O_PATH) < 0);
+}
+
+struct waiting {
+	struct loop *loop;
+	struct blank_wait waits[3];
+	int told;
+};
+
+static void forget_the_others(void *arg, const struct err *e)
+{
+	struct waiting *w = arg;
+
+	ASSERT(e->code < 0); /* there is no directory to make it in */
+	ASSERT_EQ(++w->told, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(w->waits); i++)
+		blanks_forget(&w->waits[i]);
+	loop_stop(w->loop);
+}
+
+TEST(who_hears_of_a_blank_may_end_all_others_who_wait_for_it)
+{
+	struct disk disk = DISK_INIT;
+	struct waiting w = { 0 };
+	struct blanks b;
+
+	ASSERT_EQ(loop_new(&w.loop, NULL), 0);
+	blanks_open(&b, w.loop, &disk);
+	for (size_t i = 0; i < ARRAY_SIZE(w.waits); i++)
+		blanks_ask(&b, &w.waits[i], (struct disk_size){ 64 << 20, 0 }, forget_the_others,
+			&w);
+	ASSERT_EQ(loop_run(w.loop, NULL), 0);
+	ASSERT_EQ(w.told, 1);
+	blanks_close(&b);
+	w.loop = loop_free(w.loop);
 }
 
 TEST(the_kernels_counters_are_read)
