@@ -109,6 +109,7 @@ static void tell_breaker(struct runtime *rt)
 
 struct creation {
 	struct runtime *rt;
+	bool has_image;
 	struct loop_task task;
 	struct err e;
 	done_fn done;
@@ -118,7 +119,9 @@ struct creation {
 static void created(void *arg, int r, const struct err *e)
 {
 	struct creation *c = arg;
-	bool is_ours = runtime_fault_of(r) == RUNTIME_FAULT_PASSING;
+	/* What somebody left on a saved disk may keep it from starting, and must not be able to
+	 * keep others from it. */
+	bool is_ours = runtime_fault_of(r) == RUNTIME_FAULT_PASSING && !c->has_image;
 
 	if (breaker_note(&c->rt->breaker, loop_now_ms(c->rt->loop), r, is_ours, e))
 		tell_breaker(c->rt);
@@ -149,6 +152,7 @@ void runtime_create(struct runtime *rt, const struct runtime_spec *spec, done_fn
 
 	assert(spec->id && spec->template_name && spec->limits);
 	c->rt = rt;
+	c->has_image = spec->image != NULL;
 	c->done = done;
 	c->arg = arg;
 	if (breaker_admit(&rt->breaker, loop_now_ms(rt->loop), &c->e) < 0) {

@@ -204,6 +204,7 @@ struct rig {
 	struct fake fake;
 	struct loop *loop;
 	struct limit_set limits;
+	const char *image;
 	int told, last_attempt, r, states; /* states: changes of the breaker */
 	bool was_last;
 	struct err e;
@@ -212,7 +213,10 @@ struct rig {
 static void rig_ask(void *arg, done_fn done, void *done_arg)
 {
 	struct rig *rig = arg;
-	struct runtime_spec spec = { .id = "i", .template_name = "t", .limits = &rig->limits };
+	struct runtime_spec spec = { .id = "i",
+		.template_name = "t",
+		.image = rig->image,
+		.limits = &rig->limits };
 
 	runtime_create(&rig->fake.base, &spec, done, done_arg);
 }
@@ -339,6 +343,19 @@ TEST(while_the_breaker_is_open_nothing_is_asked)
 	runtime_breaker(&rig.fake.base, &seen);
 	ASSERT_EQ(seen.state, RUNTIME_BREAKER_OPEN);
 	ASSERT(runtime_retry_s(&set) >= 4);
+}
+
+TEST(a_saved_disk_that_never_starts_opens_it_for_nobody)
+{
+	CLEANUP(rig_end) struct rig rig;
+
+	ASSERT_EQ(rig_begin(&rig, 99, -ETIMEDOUT), 0);
+	rig.image = "s";
+	for (int i = 0; i < BREAKER_FAILURES; i++) {
+		ASSERT_EQ(rig_run(&rig, 0), 0);
+		ASSERT_EQ(rig.r, -ETIMEDOUT);
+	}
+	ASSERT_EQ(rig.states, 0);
 }
 
 static void rig_stop(void *arg)

@@ -167,7 +167,8 @@ static void pause_recorded(void *arg, int r, const struct err *e)
 	if (r < 0) {
 		p->live->view.image[0] = '\0';
 		p->live->view.run.ended_us = 0;
-		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
+		if (p->image[0])
+			runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 		pause_failed(p, e);
 		return;
 	}
@@ -366,7 +367,7 @@ static void resume_recorded(void *arg, int r, const struct err *e)
 	if (r < 0)
 		log_error("sandbox.row_failed", "sandbox_id=%s err=%s", p->live->view.id,
 			log_quote(str_of(e->msg)));
-	if (p->image[0])
+	if (p->image[0] && r >= 0) /* else the row names it still, and the next start boots it */
 		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 	log_info("sandbox.resumed", "%s us=%" PRId64, live_name(&p->live->view),
 		time_now_us() - p->began_us);
@@ -464,10 +465,13 @@ static void cold_recorded(void *arg, int r, const struct err *e)
 {
 	struct resume *p = arg;
 
-	if (r < 0)
+	if (r < 0) {
+		p->live->view.image[0] = '\0'; /* its memory is still what there is */
+		runtime_discard(book_images(p->op.book), p->image, done_nothing, NULL);
 		resume_failed(p, r, e);
-	else
-		runtime_destroy(p->live->runtime, p->live->view.id, cold_destroyed, p);
+		return;
+	}
+	runtime_destroy(p->live->runtime, p->live->view.id, cold_destroyed, p);
 }
 
 static void cold_saved(void *arg, int r, const struct err *e)

@@ -86,6 +86,9 @@ static int describe(struct fork *p, struct live *live, struct err *e)
 	p->spec.options.https_ports = str_of(arena_dup(p->arena, sb->options.https_ports));
 	p->spec.options.secrets = str_of(arena_dup(p->arena, sb->options.secrets));
 	p->spec.options.request = STR_NONE; /* that made the first one, not these */
+	/* A longer time-out, or another server, may have let the first become older. */
+	if (sweep_check_age(p->op.book, &p->spec.options, NULL) < 0)
+		p->spec.options.max_age_s = SANDBOX_AGE_USUAL;
 	p->spec.options.mounts = mounts_keep(p->arena, &sb->options);
 	if (!p->spec.options.mounts)
 		return err_set(e, -E2BIG, "the sandbox has too much metadata to be forked");

@@ -99,14 +99,20 @@ static const struct json_field metrics_fields[] = {
 static const struct json_shape metrics_shape =
 	JSON_SHAPE(struct metrics_in, metrics_fields, .ignore_unknown = true);
 
+/* A guest may say any number; the kernel's own are added to it. */
+static int64_t times_of(struct json_int said)
+{
+	return MIN(MAX(said.value, 0), INT64_MAX / 2);
+}
+
 static void hear(struct live *live, const struct metrics_in *in)
 {
-	struct guest_word word = { .kills = MAX(in->kills.value, 0),
-		.refused = MAX(in->refused.value, 0),
-		.disk = MAX(in->crossed.disk.value, 0),
-		.inodes = MAX(in->crossed.inodes.value, 0),
-		.shm = MAX(in->crossed.shm.value, 0),
-		.files = MAX(in->crossed.files.value, 0),
+	struct guest_word word = { .kills = times_of(in->kills),
+		.refused = times_of(in->refused),
+		.disk = times_of(in->crossed.disk),
+		.inodes = times_of(in->crossed.inodes),
+		.shm = times_of(in->crossed.shm),
+		.files = times_of(in->crossed.files),
 		.cpu_periods = MAX(in->cpu_periods.value, 0),
 		.cpu_held = MAX(in->cpu_held.value, 0) };
 
@@ -122,6 +128,8 @@ static void note_health(struct live *live, int r, int status, const struct err *
 		health_note(live, VITAL_SILENT, &deaf);
 	else if (r >= 0 && status > 0)
 		health_note(live, VITAL_HEARD, NULL);
+	else if (r == -EMFILE || r == -ENFILE)
+		return; /* it was not asked: the want is ours */
 	else if (r == -ECONNREFUSED || r == -ENOENT)
 		health_note(live, VITAL_REFUSED, e);
 	else

@@ -264,6 +264,12 @@ static void queue_look(void *arg)
 
 		if (map_get(&held, str_of(ask.team_id)))
 			continue;
+		/* What its name stood for when it came may be gone, or another by now. */
+		if (source_find(book, w->spec, &w->source, &w->e) < 0) {
+			leave(w);
+			loop_defer(book->config.loop, &w->task, told_later, w);
+			continue;
+		}
 		if (create_ask(w->spec, &w->source, &ask, &w->e) >= 0 &&
 			check(book, &ask, &w->e) == -EDQUOT) {
 			(void)map_put(&held, str_of(ask.team_id), w);

@@ -222,9 +222,11 @@ void rows_resumed(struct store *store, const struct sandbox *sb, const char *act
 static int set_options(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
+	int r = check_whole(job, e);
 
-	return store_exec(tx, "UPDATE sandboxes SET options = $1 WHERE id = $2",
-		STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)), e);
+	return r < 0 ? r
+		     : store_exec(tx, "UPDATE sandboxes SET options = $1 WHERE id = $2",
+			       STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)), e);
 }
 
 void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg)

@@ -449,7 +449,7 @@ void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who
 
 struct deletion { /* of one image */
 	struct sandbox_book *book;
-	char image[SANDBOX_ID_SIZE];
+	struct sandbox_snapshot snap;
 	struct join *join;
 };
 
@@ -466,10 +466,12 @@ static void row_deleted(void *arg, int r, const struct err *e)
 {
 	struct deletion *d = arg;
 
-	if (r < 0)
+	if (r < 0) {
+		keep(d->book, &d->snap); /* its row is still there */
 		join_one(d->join, r, e);
-	else
-		runtime_discard(book_images(d->book), d->image, discarded, d->join);
+	} else {
+		runtime_discard(book_images(d->book), d->snap.image, discarded, d->join);
+	}
 	free(d);
 }
 
@@ -480,7 +482,7 @@ static void delete_one(struct sandbox_book *book, struct snap *snap, const char 
 
 	d->book = book;
 	d->join = join;
-	memcpy(d->image, snap->view.image, sizeof d->image);
+	d->snap = snap->view;
 	list_remove(&snap->node);
 	join->waiting++;
 	snap_rows_delete(book->config.store, &snap->view, actor, row_deleted, d);

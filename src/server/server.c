@@ -64,7 +64,7 @@ struct server {
 	pid_t keeper; /* 0: nobody starts this server again */
 	struct loop_timer trim;
 	size_t trimmed_at; /* sandboxes at the last look */
-	bool stopping, on_terminal, is_database_away;
+	bool stopping, on_terminal, is_database_away, is_reconciling;
 	int exit_code;
 };
 
@@ -143,6 +143,15 @@ static void http_stopped(void *arg, int r, const struct err *e)
 		replies_sent(s, r, e);
 }
 
+/* What reconciling has asked for would outlive what it works on. The next start asks again, as
+ * after a crash; only the warden is waited for, which must not meet the next one. */
+static _Noreturn void leave_reconciling(struct server *s)
+{
+	runtime_set_free(&s->runtimes);
+	prepared_done(&s->prepared);
+	_exit(s->exit_code);
+}
+
 static void begin_stop(struct server *s, int exit_code)
 {
 	if (s->stopping)
@@ -158,6 +167,8 @@ static void begin_stop(struct server *s, int exit_code)
 		execution_hang_up(s->executions);
 	if (s->http)
 		http_server_stop(s->http, loop_now_ms(s->loop) + STOP_MS, http_stopped, s);
+	else if (s->is_reconciling)
+		leave_reconciling(s);
 	else
 		loop_stop(s->loop);
 }
@@ -168,6 +179,13 @@ static void on_stop_signal(void *arg, int signo)
 
 	log_info("server.stopping", "signal=%d sandboxes=%zu", signo, sandbox_count(s->sandboxes));
 	begin_stop(s, 0);
+}
+
+/* Without TLS there is nothing to read again, and who asks for that does not ask for an end. */
+static void on_hangup(void *arg, int signo)
+{
+	(void)arg;
+	log_info("server.nothing_to_reload", "signal=%d", signo);
 }
 
 static void fail_start(struct server *s, const struct err *e)
@@ -243,6 +261,7 @@ static void reconciled(void *arg, int r, const struct err *e)
 
 	if (s->stopping)
 		return;
+	s->is_reconciling = false;
 	if (r < 0) {
 		fail_start(s, e);
 		return;
@@ -475,8 +494,9 @@ static int wire(struct server *s, struct err *e)
 		r = loop_signal(s->loop, SIGTERM, on_stop_signal, s, e);
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGINT, on_stop_signal, s, e);
-	if (r >= 0 && s->renew)
-		r = renew_on_signal(s->renew, s->loop, e);
+	if (r >= 0)
+		r = s->renew ? renew_on_signal(s->renew, s->loop, e)
+			     : loop_signal(s->loop, SIGHUP, on_hangup, s, e);
 	if (r < 0)
 		return r;
 	api.node_id = s->node_id;
@@ -585,6 +605,7 @@ static int serve(struct server *s, struct err *e)
 	loop_timer_init(&s->trim, s->loop, on_trim, s);
 	on_trim(s);
 	runtime_on_lost(s->runtime, on_warden_lost, s);
+	s->is_reconciling = true;
 	sandbox_reconcile(s->sandboxes, sandboxes_reconciled, s);
 	return loop_run(s->loop, e);
 }

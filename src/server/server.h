@@ -55,7 +55,7 @@ int server_db(const struct server_db_request *request, struct store_report *ret,
 	ROW(domain, "domain", STR, 0, 253, "NAME",                                                \
 		"behind PORT-ID. in sandbox addresses (default: localhost:PORT)")                 \
 	ROW(history_retention, "history-retention", INT, 0, 315360000, "SECONDS",                 \
-		"how long events, ended sandboxes and commands are kept (default: 31536000)")     \
+		"how long events and what has ended are kept (default: 31536000)")                \
 	ROW(listen, "listen", STR, 0, 256, "HOST:PORT",                                           \
 		"the one port; 0 picks one (default: 127.0.0.1:3000)")                            \
 	ROW(log_format, "log-format", STR, 0, 16, "FORMAT",                                       \

@@ -353,6 +353,38 @@ TEST(listings_go_as_deep_as_asked_and_trees_go_whatever_their_modes)
 	ASSERT_EQ(wait_swept(&s), 2);
 }
 
+static int make_files(struct scratch *s, const char *dir, int n)
+{
+	cleanup_close int fd = open(host_path(s, dir), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char name[16];
+	int r = 0;
+
+	for (int i = 0; r == 0 && i < n; i++) {
+		(void)snprintf(name, sizeof name, "f%d", i);
+		r = mknodat(fd, name, S_IFREG | 0600, 0);
+	}
+	return r;
+}
+
+TEST(a_listing_ends_at_its_limit_however_the_entries_lie)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_at root;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(make_dir(&s, "/a", false), 0);
+	/* Each is listed before the rest of what is above it is. */
+	ASSERT_EQ(make_files(&s, "a", VOLUME_MAX_LISTED / 2), 0);
+	ASSERT_EQ(make_files(&s, "", VOLUME_MAX_LISTED / 2), 0);
+	root = at(&s, "/");
+	volume_list(s.book, &root, 2, entries, &s);
+	ASSERT_EQ(wait_for(&s), -E2BIG);
+	volume_list(s.book, &root, 1, entries, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+}
+
 /* Deeper than any path can name, as a sandbox may make it, and with no way in. */
 static int make_well(struct scratch *s, const char *name, int depth)
 {

@@ -35,10 +35,10 @@ static int make_room(struct listing *l)
 	size_t cap = l->cap ? 2 * l->cap : 16;
 	struct volume_entry *more;
 
-	if (l->n < l->cap)
-		return 0;
 	if (l->n >= VOLUME_MAX_LISTED)
 		return -E2BIG;
+	if (l->n < l->cap)
+		return 0;
 	more = realloc(l->v, cap * sizeof *more);
 	if (!more)
 		return -ENOMEM;
