@@ -11,7 +11,7 @@ enum {
 	TRIES = 80, /* the rig's network has fewer addresses */
 	LIFE_S = 120,
 	OUTPUT_MAX = 1 << 20,
-	CLOSE_MS = 3000,
+	CLOSE_MS = 15000,
 	TABLE_MAX = 16 << 20,
 };
 
@@ -65,12 +65,14 @@ static int open_stream(struct reuse *u, struct err *e)
 	return MIN(u->stream_fd, 0);
 }
 
-/* What a program inside hears from far away: "refused", or nothing. */
-static int knock(struct reuse *u, const struct target *target, bool *ret_refused, struct err *e)
+/* What a program inside hears from far away within that time: "refused", or nothing. */
+static int knock(struct reuse *u, const struct target *target, const char *seconds,
+	bool *ret_refused, struct err *e)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
-	char shell[] = "/bin/bash", flag[] = "-c",
-	     script[] = "timeout 0.5 bash -c 'exec 3<>/dev/tcp/" FAR "/80' 2>&1; true";
+	char shell[] = "/bin/bash", flag[] = "-c";
+	char *script = arena_printf(u->attack->cli->arena,
+		"timeout %s bash -c 'exec 3<>/dev/tcp/" FAR "/80' 2>&1; true", seconds);
 	char *const argv[] = { shell, flag, script, NULL };
 	const struct attack_command command = { .target = target, .user = "user", .argv = argv };
 	int r = attack_exec(u->attack, &command, &out, e);
@@ -89,7 +91,7 @@ static int start_old(struct reuse *u, struct err *e)
 	if (r == 0 && !u->address[0])
 		return err_set(e, -ENODEV, "sandboxes have no address here");
 	if (r == 0)
-		r = knock(u, &u->old, &refused, e);
+		r = knock(u, &u->old, "0.5", &refused, e);
 	if (r == 0 && refused)
 		return err_set(e, -EIO, "even the first one is refused at " FAR);
 	return r < 0 ? r : open_stream(u, e);
@@ -157,7 +159,8 @@ static void judge_rules(struct reuse *u)
 {
 	bool refused = false;
 	struct err e = { 0 };
-	int r = knock(u, &u->next, &refused, &e);
+	/* A refusal comes at once, but a busy machine may take its time to start who hears it. */
+	int r = knock(u, &u->next, "20", &refused, &e);
 
 	if (r < 0)
 		say(u, ATTACK_INCONCLUSIVE, e.msg);

@@ -223,9 +223,9 @@ static void touch_strange(struct attack *a, const char *method, const char *path
 	if (!attack_is_alive(a, &a->attacker))
 		attack_say(a, "files.strange", "client", ATTACK_ESCAPED, title,
 			"%s %s: the guest does not answer any more", method, path);
-	else if (r < 0 || took_ms > ATTACK_WAIT_MS)
+	else if (r < 0 || took_ms > ATTACK_HANGS_MS)
 		attack_say(a, "files.strange", "client", ATTACK_INCONCLUSIVE, title,
-			"%s %s: no answer within %d ms", method, path, ATTACK_WAIT_MS);
+			"%s %s: no answer within %d ms", method, path, ATTACK_HANGS_MS);
 	else if (answer.status / 100 == 2)
 		attack_say(a, "files.strange", "client", ATTACK_CONTAINED, title,
 			"%s %s: status %d", method, path, answer.status);

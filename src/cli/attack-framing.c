@@ -9,8 +9,8 @@
 enum {
 	REQUEST_MAX = 16 << 10,
 	RESPONSE_MAX = 1 << 20,
-	FIRST_MS = 5000, /* for the first answer */
-	MORE_MS = 500,   /* for what may come behind it */
+	FIRST_MS = 20000, /* for the first answer */
+	MORE_MS = 500,    /* for what may come behind it */
 };
 
 #define TO_A                                                                   \

@@ -199,7 +199,7 @@ static int start_racer(struct race *race, struct target *ret, struct err *e)
 				"{\"templateID\":\"base\",\"timeout\":%d,\"volumeMounts\":["
 				"{\"name\":\"%s\",\"path\":\"/data\"},"
 				"{\"name\":\"%s\",\"path\":\"/inner\"}]}",
-				2 * LIFE_S, race->outer.name, race->inner.name),
+				8 * LIFE_S, race->outer.name, race->inner.name),
 			ret, e);
 	if (r == 0)
 		r = attack_inside_prepare(a, ret, e);

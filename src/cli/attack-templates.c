@@ -76,7 +76,7 @@ static void plant_shell(const char *rootfs)
 
 static bool read_start(struct attack *a, const struct target *target, struct str *ret)
 {
-	int64_t until_ms = time_now_ms() + ATTACK_WAIT_MS;
+	int64_t until_ms = time_now_ms() + ATTACK_HANGS_MS;
 
 	while (time_now_ms() < until_ms) {
 		struct attack_answer answer = { 0 };

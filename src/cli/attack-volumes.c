@@ -232,7 +232,7 @@ static void hang_server(struct attack *a, const struct attack_volume *v,
 		struct attack_answer answer = { 0 };
 		int64_t began_ms = time_now_ms();
 		int r = content(a, v, method, calls[i % ARRAY_SIZE(calls)].kind, path, &answer, &e);
-		bool slow = time_now_ms() - began_ms > ATTACK_WAIT_MS;
+		bool slow = time_now_ms() - began_ms > ATTACK_HANGS_MS;
 
 		attack_say(a, "volumes.strange", "client",
 			slow                       ? ATTACK_ESCAPED

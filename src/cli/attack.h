@@ -23,7 +23,8 @@ enum {
 	ATTACK_MARK = 20, /* characters of the mark; twelve of them name processes */
 	ATTACK_MAX_HOSTS = 16,
 	ATTACK_LIFE_S = 900,
-	ATTACK_WAIT_MS = 5000, /* for an answer that should come at once */
+	ATTACK_WAIT_MS = 5000,       /* for an answer that should come at once */
+	ATTACK_HANGS_MS = 20 * 1000, /* who has not answered by then never will: none is so busy */
 	ATTACK_HEARD = 128,
 };
 

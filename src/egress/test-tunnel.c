@@ -66,15 +66,15 @@ TEST(bytes_pass_both_ways_and_ends_are_passed_on)
 	rig_new(&rig);
 	ASSERT_EQ(send(rig.left, "up", 2, 0), 2);
 	ASSERT_EQ(send(rig.right, "down", 4, 0), 4);
-	rig_run(&rig, 20);
+	rig_run(&rig, 200);
 	ASSERT_EQ(recv(rig.right, got, sizeof got, 0), 2);
 	ASSERT_EQ(recv(rig.left, got, sizeof got, 0), 4);
 	ASSERT_EQ(shutdown(rig.left, SHUT_WR), 0);
-	rig_run(&rig, 20);
+	rig_run(&rig, 200);
 	ASSERT_EQ(recv(rig.right, got, sizeof got, 0), 0);
 	ASSERT(!rig.over);
 	ASSERT_EQ(send(rig.right, "last", 4, 0), 4); /* the other direction goes on */
-	rig_run(&rig, 20);
+	rig_run(&rig, 200);
 	ASSERT_EQ(recv(rig.left, got, sizeof got, 0), 4);
 	ASSERT_EQ(shutdown(rig.right, SHUT_WR), 0);
 	rig_run(&rig, 1000);

@@ -40,7 +40,7 @@ class Guest:
         self.log = open(self.home / 'log', 'w+b')
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log,
                                         stderr=self.log)
-        for _ in range(500):  # the path is there a moment before it listens
+        for _ in range(6000):  # the path is there a moment before it listens
             with contextlib.suppress(OSError):
                 self.dial().close()
                 break
@@ -51,20 +51,20 @@ class Guest:
     def stop(self):
         """Its exit status, and what it wrote: the sanitizers speak there."""
         self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(20)
+        status = self.process.wait(60)
         self.log.seek(0)
         text = self.log.read().decode(errors='replace')
         self.log.close()
         shutil.rmtree(self.home)
         return status, text
 
-    def dial(self, timeout=20):
+    def dial(self, timeout=60):
         link = socket.socket(socket.AF_UNIX)
         link.settimeout(timeout)
         link.connect(self.socket)
         return link
 
-    def connection(self, timeout=20):
+    def connection(self, timeout=60):
         c = http.client.HTTPConnection('localhost', timeout=timeout)
         c.sock = self.dial(timeout)
         return c

@@ -4,6 +4,7 @@ ranges kept for documentation), and servers that say who they are and remember w
 The test's own network namespace is the host's side: it gets a default route there. Never use it in a
 namespace that leads anywhere: `available()` says whether this one is the test run's own."""
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -67,7 +68,7 @@ class Internet:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process.stdout.close()
         with contextlib.suppress(subprocess.CalledProcessError):
             ip('link', 'delete', 'inet0')
@@ -272,7 +273,6 @@ class DnsStream(socketserver.StreamRequestHandler):
 
 def serve_echo_udp(link):
     """Which of the addresses was asked is in the packet's ancillary data, and answers."""
-    link.setsockopt(socket.IPPROTO_IP, 8, 1)  # IP_PKTINFO
     while True:
         data, info, _, peer = link.recvmsg(4096, 64)
         mine = socket.inet_ntoa(info[0][2][8:12])
@@ -283,6 +283,7 @@ def serve_echo_udp(link):
 
 def udp(port):
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    link.setsockopt(socket.IPPROTO_IP, 8, 1)  # IP_PKTINFO
     link.bind(('', port))
     return link
 
@@ -298,8 +299,9 @@ def start(settings):
         servers.append(SecureServer(('', HTTPS), Web))
         servers[-1].context = secure(settings['certificates'])
     targets = [server.serve_forever for server in servers]
-    targets += [lambda: serve_dns_udp(udp(DNS)), lambda: serve_echo_udp(udp(ECHO)),
-                lambda: serve_echo_udp(udp(HTTPS))]
+    # Bound before anybody is told that they are there: to a port that is not, nobody asks twice.
+    for serve, port in ((serve_dns_udp, DNS), (serve_echo_udp, ECHO), (serve_echo_udp, HTTPS)):
+        targets.append(functools.partial(serve, udp(port)))
     FAR_END.zone = settings['zone']
     for target in targets:
         threading.Thread(target=target, daemon=True).start()

@@ -113,7 +113,18 @@ def snapshot():
     return {kind: look() for kind, look in KINDS.items()}
 
 
-def leaked(before, seconds=10):
+def settled(still=4, seconds=60):
+    """The same several times in a row: a server fills its pool in the background, a slot at a time, and on a
+    busy machine one of them takes its time."""
+    deadline, seen, same = time.monotonic() + seconds, snapshot(), 0
+    while same < still and time.monotonic() < deadline:
+        time.sleep(0.5)
+        now = snapshot()
+        seen, same = now, same + 1 if now == seen else 0
+    return seen
+
+
+def leaked(before, seconds=60):
     """What is there now and was not before; the kernel gets a moment to finish its own tidying."""
     deadline = time.monotonic() + seconds
     while True:

@@ -68,7 +68,7 @@ class Server:
                                             env=self.environment)
         return self
 
-    def start(self, timeout=60):
+    def start(self, timeout=120):
         self.spawn()
         deadline = time.monotonic() + timeout
         while not self.healthy():
@@ -80,8 +80,8 @@ class Server:
             time.sleep(0.02)
         return self
 
-    def healthy(self):
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=5)
+    def healthy(self, timeout=5):
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
         try:
             connection.request('GET', '/health')
             return connection.getresponse().status == 200
@@ -90,7 +90,7 @@ class Server:
         finally:
             connection.close()
 
-    def stop(self, timeout=30):
+    def stop(self, timeout=60):
         """SIGTERM; its exit status. A server that does not stop is killed, and that is a failure."""
         if self.process is None:
             return None

@@ -99,7 +99,7 @@ class Client(threading.Thread):
             if self.soak.up.is_set() and generation == self.soak.generation:
                 raise Broken(f'{name} failed while the server stood: {problem!r}') from None
             self.soak.count('cut')
-            self.soak.up.wait(60)
+            self.soak.up.wait(120)
             if box:
                 self.look_again(box)
 
@@ -112,13 +112,25 @@ class Client(threading.Thread):
     def look_again(self, box):
         """After a cut: paused or not, gone or not, as the server says now."""
         try:
-            info = box.call('GET', f'/sandboxes/{box.id}')
+            info = self.ask_until_answered(box)
             box.paused = info['state'] == 'paused'
         except Refused as problem:
             if problem.status != 404 or self.doubtful is not box:
                 raise Broken(f'sandbox {box.id} was promised: {problem}') from None
             self.boxes.remove(box)
         self.doubtful = None
+
+    def ask_until_answered(self, box):
+        """It may be cut again: then when the server is back once more."""
+        while True:
+            generation = self.soak.generation
+            try:
+                return box.call('GET', f'/sandboxes/{box.id}')
+            except Cut:
+                time.sleep(1)  # the killer may be just about to say so
+                if self.soak.up.is_set() and generation == self.soak.generation:
+                    raise
+                self.soak.up.wait(120)
 
     # --- acts ---
 
@@ -302,7 +314,7 @@ def footprint(server):
     return counts
 
 
-def settled(server, seconds=20, still=1):
+def settled(server, seconds=60, still=3):
     """The footprint once it does not change any more: pools fill and the kernel tidies in the background."""
     deadline, seen = time.monotonic() + seconds, footprint(server)
     since = time.monotonic()

@@ -86,7 +86,7 @@ class Follower:
         self.thread.start()
 
     def __enter__(self):
-        self.opened.wait(20)
+        self.opened.wait(60)
         return self
 
     def __exit__(self, *_):
@@ -142,7 +142,7 @@ class Follower:
         elif 'data' in event:
             self.seen.append(json.loads(event['data']))
 
-    def wait(self, test, seconds=20):
+    def wait(self, test, seconds=60):
         """Until what was seen passes the test."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -10,7 +10,7 @@ import urllib.parse
 from e2b import Sandbox
 
 
-def eventually(check, what, seconds=10, every=0.05):
+def eventually(check, what, seconds=60, every=0.05):
     """Waits until `check` gives something true, and returns that."""
     deadline = time.monotonic() + seconds
     while not (value := check()):
@@ -34,7 +34,7 @@ def ask(url, headers=None, method='GET', body=None):
     """Status and body of one request; a name under the domain is sent as Host to the one port."""
     way = urllib.parse.urlsplit(os.environ['E2B_SANDBOX_URL'])
     to = urllib.parse.urlsplit(url)
-    link = http.client.HTTPConnection(way.hostname, way.port, timeout=30)
+    link = http.client.HTTPConnection(way.hostname, way.port, timeout=60)
     with contextlib.closing(link):
         link.request(method, urllib.parse.urlunsplit(('', '', to.path or '/', to.query, '')), body,
                      {'Host': to.netloc, **(headers or {})})

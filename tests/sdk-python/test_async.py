@@ -9,7 +9,7 @@ from e2b import (AsyncSandbox, CommandExitException, FileNotFoundException, File
 from support import unique
 
 
-async def eventually(check, what, seconds=10):
+async def eventually(check, what, seconds=60):
     deadline = asyncio.get_running_loop().time() + seconds
     while not (value := check()):
         assert asyncio.get_running_loop().time() < deadline, f'{what}: not within {seconds} s'

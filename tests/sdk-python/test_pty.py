@@ -1,9 +1,8 @@
 """Terminals."""
 import re
-import time
 
 from e2b import CommandExitException, PtySize
-from support import Boxed
+from support import Boxed, eventually
 
 
 class Terminal(Boxed):
@@ -60,7 +59,8 @@ class Terminal(Boxed):
         pty = self.open()
         self.type(pty, 'echo go; sleep 99\n')
         self.until(pty, r'go\r\n')
-        time.sleep(0.5)  # between two commands the shell may take it for itself and wait on
+        # Between two commands the shell may take it for itself and wait on.
+        eventually(lambda: self.box.commands.run('pgrep -x sleep || true').stdout, 'the second command')
         self.type(pty, '\x03')
         self.until(pty, r'\^C[^$]*\$ ')  # what is typed before the prompt, the shell may drop
         self.type(pty, 'echo back-$?\n')

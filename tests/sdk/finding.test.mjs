@@ -50,7 +50,7 @@ test('measured every few seconds, and asked for by time', async () => {
   const [sample] = await eventually(async () => {
     const samples = await made[0].getMetrics()
     return samples.length > 0 && samples
-  }, 'a first sample', { timeoutMs: 15_000, everyMs: 300 })
+  }, 'a first sample', { everyMs: 300 })
   assert.ok(sample.cpuCount >= 1 && sample.memTotal > 0 && sample.diskTotal > 0)
   assert.ok(sample.memUsed <= sample.memTotal && sample.diskUsed <= sample.diskTotal)
   const hour = 3_600_000

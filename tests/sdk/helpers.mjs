@@ -30,7 +30,7 @@ export async function withSandbox(opts, work) {
 }
 
 /** Waits until `check` gives something true, and returns that. */
-export async function eventually(check, what, { timeoutMs = 10_000, everyMs = 50 } = {}) {
+export async function eventually(check, what, { timeoutMs = 60_000, everyMs = 50 } = {}) {
   const deadline = Date.now() + timeoutMs
   for (;;) {
     const value = await check()

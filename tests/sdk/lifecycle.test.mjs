@@ -54,21 +54,21 @@ test('the list is paged, newest first', async () => {
 })
 
 test('its time ends it', async () => {
-  await withSandbox({ timeoutMs: 2_000 }, async sandbox => {
+  await withSandbox({ timeoutMs: 10_000 }, async sandbox => {
     assert.equal(await sandbox.isRunning(), true)
-    await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox', { timeoutMs: 6_000 })
+    await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox')
     await rejection(() => sandbox.getInfo(), SandboxNotFoundError)
   })
 })
 
 test('setTimeout shortens and lengthens', async () => {
   await withSandbox({}, async sandbox => {
-    await sandbox.setTimeout(1_500)
+    await sandbox.setTimeout(6_000)
     await sandbox.setTimeout(60_000)
-    await sleep(2_500)
+    await sleep(7_000)
     assert.equal(await sandbox.isRunning(), true)
     await sandbox.setTimeout(1_000)
-    await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox', { timeoutMs: 5_000 })
+    await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox')
   })
 })
 

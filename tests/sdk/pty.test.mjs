@@ -47,7 +47,7 @@ test('control-C interrupts, control-D ends', async () => {
   const { terminal, type, screen } = await open()
   await type('sleep 100; echo code $?\n')
   await eventually(() => screen().includes('sleep 100'), 'the command')
-  await new Promise(resolve => setTimeout(resolve, 300))
+  await eventually(() => box.sandbox.commands.run('pgrep -x sleep').catch(() => false), 'what is to be interrupted')
   await type('\x03')
   await type('echo after $((1 + 1))\n')
   await eventually(() => screen().includes('after 2'), 'the shell after control-C')

@@ -75,7 +75,7 @@ test('a stopped watch is silent, and says that it ended', async () => {
 test('its time limit ends it', async () => {
   let reason
   const { handle } = await watch({ timeoutMs: 800, onExit: error => (reason = error ?? 'quietly') })
-  await eventually(() => reason, 'its end', { timeoutMs: 5_000 })
+  await eventually(() => reason, 'its end')
   await handle.stop()
 })
 

@@ -14,8 +14,10 @@ import time
 ONE, TWO, THREE, NEAR = '198.51.100.10', '198.51.100.11', '203.0.113.5', '198.51.100.1'
 
 
-def connect(address, port, timeout=4):
-    return socket.create_connection((address, port), timeout)
+def connect(address, port, timeout=None):
+    """With all the time that a busy machine may need, but for the ways round: many of them end in silence."""
+    way = 'way_' + sys.argv[1] in globals() if len(sys.argv) > 1 else False
+    return socket.create_connection((address, port), timeout or (4 if way else 20))
 
 
 def said(error):
@@ -168,7 +170,7 @@ def twice(name, port):
     """Two requests on one connection, the second when it is told to."""
     link = wrap(connect(socket.gethostbyname(name), int(port)), name)
     print(exchange(link, request(name)), flush=True)
-    for _ in range(200):
+    for _ in range(1200):
         if os.path.exists('/tmp/go'):
             break
         time.sleep(0.05)
@@ -176,8 +178,8 @@ def twice(name, port):
 
 
 def greet(name, count):
-    """As many hellos at once: how many of them were answered."""
-    address, text = socket.gethostbyname(name), hello(name)
+    """As many hellos at once: how many of them were answered, and how long that took."""
+    address, text, began = socket.gethostbyname(name), hello(name), time.monotonic()
     links, answered = [], 0
     for _ in range(int(count)):
         links.append(connect(address, 443))
@@ -186,7 +188,7 @@ def greet(name, count):
     for link in links:
         with contextlib.suppress(OSError):
             answered += bool(link.recv(1))
-    return answered
+    return f'{answered} {time.monotonic() - began}'
 
 
 def hoard(name):

@@ -78,7 +78,7 @@ MAY_BE_ABSENT = ('devices.', 'proc.uevent-helper', 'proc.binfmt-misc', 'proc.sym
 def attack(program, *options):
     """Its exit status and its document."""
     run = subprocess.run([program, 'doctor', '--attack', '--json', '--template-cache',
-                          template_cache(), *options], capture_output=True, text=True, timeout=500,
+                          template_cache(), *options], capture_output=True, text=True, timeout=1200,
                          check=False)
     try:
         return run.returncode, json.loads(run.stdout)
@@ -228,7 +228,7 @@ class Outside(unittest.TestCase):
 
     def neighbour_pid(self, mark):
         """Its process, once it has the name."""
-        for _ in range(200):
+        for _ in range(1500):
             for comm in pathlib.Path('/proc').glob('[0-9]*/comm'):
                 with contextlib.suppress(OSError):
                     if comm.read_text().strip() == mark[:12]:

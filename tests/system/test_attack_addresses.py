@@ -40,19 +40,20 @@ s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('0.0.0.0', 5555))
 for port in (int(sys.argv[2]), 7):
     s.sendto(b'hello', (sys.argv[1], port))
-s.settimeout(2)
+s.settimeout(float(sys.argv[3]))
 said = b''
 while b'secret' not in said:
     said = s.recv(100)
 print(said.decode(), flush=True)
 '''
-# Inside, as root: all that arrives on the wire in a second.
+# Inside, as root: all that arrives on the wire in a second; or, if told how many must, until they did.
 SNIFF = r'''
-import socket, time
+import socket, sys, time
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x800))
 s.settimeout(0.1)
-until, seen = time.monotonic() + 1, 0
-while time.monotonic() < until:
+want = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+until, seen = time.monotonic() + (30 if want else 1), 0
+while time.monotonic() < until and (not want or seen < want):
     try:
         data, who = s.recvfrom(2000)
         seen += who[2] != 4 and b'a secret of the first' in data
@@ -104,15 +105,15 @@ class Reuse(unittest.TestCase):
     def test_what_is_still_sent_to_the_one_before_does_not_arrive(self):
         self.sender()
         old = self.box()
-        self.assertEqual(self.python(old, ASK, ONE, LATE), 'a secret of the first')
-        self.assertGreater(int(self.python(old, SNIFF)), 5)  # it would be seen
+        self.assertEqual(self.python(old, ASK, ONE, LATE, 30), 'a secret of the first')
+        self.assertGreater(int(self.python(old, SNIFF, 6)), 5)  # it would be seen
         old.kill()
         self.assertEqual(self.python(self.again(old.address), SNIFF), '0')
 
     def test_also_when_the_warden_that_knew_has_ended(self):
         self.sender()
         old = self.box()
-        self.assertEqual(self.python(old, ASK, ONE, LATE), 'a secret of the first')
+        self.assertEqual(self.python(old, ASK, ONE, LATE, 30), 'a secret of the first')
         self.server.stop()  # and with it the sandbox
         self.server.start()
         self.assertEqual(self.python(self.again(old.address), SNIFF), '0')
@@ -120,13 +121,13 @@ class Reuse(unittest.TestCase):
     def test_what_the_one_before_might_do_is_denied(self):
         self.sender()
         old = self.box()
-        self.assertEqual(self.python(old, ASK, ONE, LATE), 'a secret of the first')
+        self.assertEqual(self.python(old, ASK, ONE, LATE, 30), 'a secret of the first')
         self.assertEqual(old.reaches(TWO), TWO)
         old.kill()
         self.net.seen()
         new = self.again(old.address, network={'denyOut': [ALL]})
         self.assertEqual(new.reaches(TWO), 'refused')
-        self.assertNotIn('secret', self.python(new, ASK, ONE, LATE).splitlines()[-1])  # from the same port, to where the other was known
+        self.assertNotIn('secret', self.python(new, ASK, ONE, LATE, 2).splitlines()[-1])  # from the same port, to where the other was known
         self.assertEqual([one for one in self.net.seen() if one['kind'] in ('udp', 'tcp')], [])
 
     def test_its_name_and_token_are_worth_nothing(self):

@@ -74,7 +74,7 @@ class Events(unittest.TestCase):
         self.assertEqual(follower.stdout.read(), '')
 
     def wait_for_readers(self, n):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while f'atoll_feed_readers {n}\n' not in self.api.get('/metrics').body.decode():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
@@ -85,7 +85,7 @@ class Events(unittest.TestCase):
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=self.env)
         self.addCleanup(follower.stdout.close)
         self.addCleanup(follower.stderr.close)
-        watchdog = threading.Timer(30, follower.kill)
+        watchdog = threading.Timer(150, follower.kill)
         watchdog.start()
         self.addCleanup(watchdog.cancel)
         self.wait_for_readers(1)

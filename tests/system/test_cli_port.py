@@ -74,7 +74,7 @@ class Forwarded(Cli):
 
     def dial(self, local):
         """Waits for what is behind it to listen, and to speak."""
-        for _ in range(100):
+        for _ in range(600):
             with contextlib.suppress(ConnectionResetError):
                 link = socket.create_connection(('127.0.0.1', local), 20)
                 self.addCleanup(link.close)
@@ -89,11 +89,11 @@ class Forwarded(Cli):
             link.recv(1)
 
     def get(self, local, path):
-        for attempt in range(100):
+        for attempt in range(600):
             try:
                 return urllib.request.urlopen(f'http://127.0.0.1:{local}{path}', timeout=20).read()
             except OSError:
-                self.assertLess(attempt, 99)
+                self.assertLess(attempt, 599)
                 time.sleep(0.1)
         return b''
 

@@ -52,7 +52,7 @@ atoll() { "$ATOLL_TEST_BIN" "$@"; }
         blocks = re.findall(r'^```sh\n(.*?)^```', (ROOT / 'docs' / name).read_text(), re.MULTILINE | re.DOTALL)
         self.assertGreater(len(blocks), 0)
         script = self.BEFORE + ''.join(f'echo "--- block {i}" >&2\n{block}' for i, block in enumerate(blocks))
-        run = subprocess.run(['bash', '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        run = subprocess.run(['bash', '-c', script], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
         self.assertEqual(run.returncode, 0, f'{run.stdout[-2000:]}\n{run.stderr[-2000:]}')
         return run.stdout
 

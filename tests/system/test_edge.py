@@ -72,13 +72,13 @@ class Edge(unittest.TestCase):
             box.write('/tmp/serve.py', serve.encode())
             box.write('/tmp/www/big', b'x' * 3_000_000)
             box.run('cd /tmp/www; nohup python3 /tmp/serve.py >/tmp/serve.log 2>&1 </dev/null & '
-                    'for i in $(seq 200); do (: </dev/tcp/127.0.0.1/8443) 2>/dev/null && break; sleep 0.05; done')
+                    'for i in $(seq 1200); do (: </dev/tcp/127.0.0.1/8443) 2>/dev/null && break; sleep 0.05; done')
             status, _, body = get(box.id, 8443, '/big')
             self.assertEqual((status, len(body)), (200, 3_000_000))
             self.data(502, 'The sandbox is running but port is not open', box.id, 9443)
             # Where nobody speaks TLS although it was said so.
             box.run('cd /tmp; nohup python3 -m http.server 9443 >/dev/null 2>&1 </dev/null & '
-                    'for i in $(seq 200); do (: </dev/tcp/127.0.0.1/9443) 2>/dev/null && break; sleep 0.05; done')
+                    'for i in $(seq 1200); do (: </dev/tcp/127.0.0.1/9443) 2>/dev/null && break; sleep 0.05; done')
             self.data(502, 'The sandbox is running but port is not open', box.id, 9443)
 
     def test_private_traffic(self):

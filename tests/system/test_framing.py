@@ -9,7 +9,7 @@ URL = urllib.parse.urlsplit(os.environ['E2B_API_URL'])
 HOST = b'Host: localhost\r\n'
 
 
-def dial(timeout=10):
+def dial(timeout=60):
     return socket.create_connection((URL.hostname, URL.port), timeout)
 
 

@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import json
 import os
+import resource
 import signal
 import time
 import unittest
@@ -115,10 +116,17 @@ class Commands(GuestTest):
         self.assertEqual(r['stdout'], b'early\nlate\n')
         self.assertGreater(time.monotonic() - began, 0.35)
 
+    def is_gone(self, pid):
+        """Soon: with all the time that a busy machine may take for it."""
+        for _ in range(1500):
+            if not os.path.exists(f'/proc/{pid}'):
+                return
+            time.sleep(0.02)
+        self.fail(f'process {pid} is still there')
+
     def test_orphans_are_reaped(self):
         r = self.guest.sh('(sleep 0.1 >/dev/null 2>&1 & echo $!)')
-        time.sleep(0.4)
-        self.assertFalse(os.path.exists(f"/proc/{int(r['stdout'])}"))
+        self.is_gone(int(r['stdout']))
 
     def test_signal_ends_the_wait_for_pipes(self):
         with self.guest.start('/bin/sh', '-c', 'sleep 30 & echo $!; wait') as s:
@@ -184,7 +192,7 @@ class Commands(GuestTest):
         mark = self.dir / 'mark'
         s = self.guest.start('/bin/sh', '-c', f'sleep 0.3; seq 100000; echo done > {mark}').started()
         s.close()
-        for _ in range(100):
+        for _ in range(1200):
             if mark.exists():
                 break
             time.sleep(0.05)
@@ -203,11 +211,10 @@ class Commands(GuestTest):
     def test_timeout_kills_and_says_so(self):
         began = time.monotonic()
         r = self.guest.run('sleep', '20', headers={'Connect_Timeout_Ms': '300'})
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 15)
         self.assertEqual(r['error']['code'], 'deadline_exceeded')
         self.assertNotIn('end', r)
-        time.sleep(0.1)
-        self.assertFalse(os.path.exists(f"/proc/{r['pid']}"))
+        self.is_gone(r['pid'])
 
     def test_timeout_of_connect_ends_only_the_stream(self):
         with self.guest.start('sleep', '20') as s:
@@ -225,8 +232,25 @@ class Commands(GuestTest):
             self.assertEqual(r['error']['code'], 'invalid_argument')
 
     def test_silence_is_filled_with_keepalives(self):
-        r = self.guest.run('sleep', '2.5', headers={'Keepalive_Ping_Interval': '1'})
-        self.assertEqual(r['keepalives'], 2)
+        began = time.monotonic()
+        r = self.guest.run('sleep', '3.5', headers={'Keepalive_Ping_Interval': '1'})
+        self.assertGreaterEqual(r['keepalives'], 1)
+        self.assertLessEqual(r['keepalives'], time.monotonic() - began)
+
+    def test_a_client_that_does_not_read_is_not_asked_again_and_again(self):
+        def wakes():
+            with open(f'/proc/{self.guest.process.pid}/status') as file:
+                return int(file.read().split('voluntary_ctxt_switches:')[1].split()[0])
+        with self.guest.start('yes', headers={'Keepalive-Ping-Interval': '1'}) as s:
+            s.started()
+            time.sleep(1.5)  # past its first interval
+            woken = []
+            while not woken or (min(woken) > 200 and len(woken) < 10):  # it may not be full yet
+                before = wakes()
+                time.sleep(1.2)
+                woken.append(wakes() - before)
+            self.assertLess(min(woken), 200, woken)
+            self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 'SIGNAL_SIGKILL'})
 
     def test_thousands_leave_nothing_behind(self):
         fds = f'/proc/{self.guest.process.pid}/fd'
@@ -234,6 +258,10 @@ class Commands(GuestTest):
         before = len(os.listdir(fds))
         for _ in range(300):
             self.assertEqual(self.guest.run('true')['end']['exitCode'], 0)
+        for _ in range(1500):  # the last connections are being closed
+            if len(os.listdir(fds)) <= before + 1:
+                break
+            time.sleep(0.02)
         self.assertLessEqual(len(os.listdir(fds)), before + 1)
 
 
@@ -272,7 +300,7 @@ class Input(GuestTest):
             self.assertIn(hashlib.sha256(data).hexdigest().encode(), s.finish()['stdout'])
 
     def test_input_to_a_process_that_dies_is_an_error(self):
-        with self.guest.start('sleep', '0.3', stdin=True) as s:
+        with self.guest.start('/bin/sh', '-c', 'dd bs=1 count=1 2>/dev/null; sleep 0.3', stdin=True) as s:
             s.started()
             status, body = self.send(s.pid, b'x' * 1_000_000)
             self.assertEqual((status, body['code']), (500, 'internal'))
@@ -352,10 +380,26 @@ class Terminals(GuestTest):
             self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 'SIGNAL_SIGKILL'})
 
 
+class Crowd(unittest.TestCase):
+    def test_more_commands_than_one_program_may_have_files(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        try:
+            guest = Guest()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        streams = [guest.start('sleep', '100', stdin=True).started() for _ in range(60)]
+        self.assertEqual(guest.sh('ulimit -Sn')['stdout'], b'%d\n' % min(1024, hard))
+        for stream in streams:
+            guest.call('SendSignal', {'process': {'pid': stream.pid}, 'signal': 'SIGNAL_SIGKILL'})
+            stream.close()
+        self.assertEqual(guest.stop(), (0, ''))
+
+
 class Stopping(unittest.TestCase):
     def test_with_streams_open_nothing_is_lost_or_left(self):
         guest = Guest()
-        streams = [guest.start('sleep', '1').started() for _ in range(3)]
+        streams = [guest.start('sleep', '20').started() for _ in range(3)]
         watch = guest.open('WatchDir', {'path': '/tmp'}, 'filesystem.Filesystem')
         watch.next()
         self.assertEqual(guest.stop(), (0, ''))

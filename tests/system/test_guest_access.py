@@ -68,7 +68,7 @@ class Access(GuestTest):
                          (3, 777 << 20, 777))
         self.assertGreater(metrics['mem_used'], 0)
         self.assertGreater(metrics['disk_total'], metrics['disk_used'])
-        self.assertLess(abs(metrics['ts'] - time.time()), 5)
+        self.assertLess(abs(metrics['ts'] - time.time()), 30)
 
     def test_a_sandbox_at_rest_uses_little_but_not_nothing(self):
         for _ in range(2):
@@ -88,7 +88,7 @@ class Access(GuestTest):
         self.assertEqual(init(accessToken=TOKEN, volumeMounts=[], hyperloopIP='1.2.3.4'), 204)
 
     def test_start_command_runs_unseen(self):
-        for _ in range(100):  # a login shell comes first
+        for _ in range(1200):  # a login shell comes first
             if self.children():
                 break
             time.sleep(0.05)

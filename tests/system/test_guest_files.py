@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import pathlib
+import tempfile
 import time
 import unittest
 import urllib.parse
@@ -285,6 +286,18 @@ class Files(GuestTest):
                                 ({'source_paths': ['/'], 'destination': '/tmp/x'}, 400)):
             self.assertEqual(self.guest.http('POST', '/files/compose', json.dumps(message))[0], status)
 
+    def test_compose_from_other_file_systems(self):
+        with tempfile.NamedTemporaryFile(dir='/dev/shm', delete=False) as other:
+            other.write(b'other ')
+        (self.dir / 'mine').write_text('mine ')
+        status, body, _ = self.guest.http('POST', '/files/compose', json.dumps(
+            {'source_paths': [other.name, str(self.dir / 'mine'), '/proc/version'],
+             'destination': str(self.dir / 'all')}), Content_Type='application/json')
+        self.assertEqual(status, 200, body)
+        version = pathlib.Path('/proc/version').read_text()
+        self.assertEqual((self.dir / 'all').read_text(), 'other mine ' + version)
+        self.assertFalse(os.path.exists(other.name))
+
     def test_an_upload_that_breaks_off(self):
         with self.guest.dial() as link:
             link.sendall(f'POST /files?path={self.dir}/half HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n'
@@ -355,6 +368,20 @@ class Watching(GuestTest):
             self.assertIn(('n1', 'CREATE'), seen)
             self.assertIn(('n1/n2', 'CREATE'), seen)
 
+    def test_a_large_directory_that_is_moved_in_is_told_whole(self):
+        watched, large = self.dir / 'watched', self.dir / 'large'
+        watched.mkdir()
+        large.mkdir()
+        names = {f'large/file-{n:06}' for n in range(15_000)}
+        for name in names:
+            (self.dir / name).touch()
+        with self.watch(watched, recursive=True, includeEntry=True) as s:
+            s.next()
+            large.rename(watched / 'large')
+            seen = [s.next()['filesystem'] for _ in range(len(names) + 1)]
+        self.assertEqual({e['name'] for e in seen}, {'large', *names})
+        self.assertEqual({e['type'] for e in seen}, {'EVENT_TYPE_CREATE'})
+
     def test_not_recursive_stays_on_its_level(self):
         (self.dir / 'sub').mkdir()
         with self.watch(self.dir) as s:
@@ -424,7 +451,7 @@ class Watching(GuestTest):
         s.next()
         self.assertEqual(watches(), before + 1)
         s.close()
-        for _ in range(100):
+        for _ in range(1500):
             if watches() == before:
                 break
             time.sleep(0.02)

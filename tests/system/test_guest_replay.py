@@ -113,6 +113,8 @@ class Replay(ReplayTest):
     def test_what_is_no_longer_kept_is_told(self):
         pid = self.begin(f'head -c 5000000 /dev/zero; touch {self.dir}/done; exec sleep 30')
         self.wait_for(self.dir / 'done')
+        for _ in range(5):  # by then what was left in the pipe was read
+            self.assertEqual(self.guest.http('GET', '/health')[0], 204)
         with self.connect(pid, 1) as s:
             gap = s.next()['start']['replayGap']
             self.assertEqual(gap['from'], 1)
@@ -144,7 +146,8 @@ class Replay(ReplayTest):
     def test_live_follows_without_gap_or_repeat(self):
         """Many come back at random places while the process goes on."""
         # With a pause between lines, or a busy machine would make a few large events of them all.
-        script = 'i=0; while [ $i -lt 300 ]; do echo line $i; i=$((i+1)); sleep 0.003; done'
+        # And without an end of its own: all of it might be one of those.
+        script = f'i=0; while [ ! -e {self.dir}/enough ]; do echo line $i; i=$((i+1)); sleep 0.003; done; seq 100'
         with self.guest.start('/bin/sh', '-c', script) as s:
             pid = s.started().pid
             places = []
@@ -152,6 +155,7 @@ class Replay(ReplayTest):
                 event = s.next()
                 places.append(event['data']['seq'])
             streams = [(at, self.connect(pid, at)) for at in places]
+            (self.dir / 'enough').touch()
             rest = outputs(s)
         for at, stream in streams:
             with stream:
@@ -207,7 +211,7 @@ class Signals(GuestTest):
             began = time.monotonic()
             self.guest.call('SendSignal', {'process': {'pid': s.pid}, 'signal': 'SIGNAL_SIGINT'})
             r = s.finish()
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 20)
         self.assertEqual((r['stdout'], r['end']['status']), (b'', 'signal: interrupt'))
 
 
@@ -246,13 +250,12 @@ class Held(ReplayTest):
         self.assertEqual(self.guest.call('Forget', {'process': {'tag': 'held'}})[0], 200)
 
     def test_its_deadline_ends_the_group(self):
-        self.hold(f'(trap "" TERM; sleep 1; touch {self.dir}/lived) & wait', timeoutMs=200)
-        time.sleep(0.5)
+        self.hold(f'(trap "" TERM; sleep 5; touch {self.dir}/lived) & wait', timeoutMs=200)
         with self.follow() as s:
             self.assertIn('start', s.next())
             end = s.next()['end']
         self.assertEqual((end['fault'], end['signal']), ('timeout', 9))
-        time.sleep(1)
+        time.sleep(6)
         self.assertFalse((self.dir / 'lived').exists())
 
     def test_input_and_a_signal_to_the_group(self):
@@ -260,10 +263,10 @@ class Held(ReplayTest):
         with self.follow() as s:
             self.assertIn('start', s.next())
             self.assertEqual(text_of(outputs(s)), b'given')
-        self.hold(f'(trap "" TERM; sleep 1; touch {self.dir}/lived) & wait')
+        self.hold(f'(trap "" TERM; sleep 5; touch {self.dir}/lived) & wait')
         self.assertEqual(self.guest.call('SendSignal', {'process': {'tag': 'held'}, 'signal': 'SIGNAL_SIGTERM',
                                                         'group': True})[0], 200)
-        time.sleep(1.3)
+        time.sleep(6.3)
         self.assertFalse((self.dir / 'lived').exists())
 
 

@@ -156,6 +156,14 @@ class Beside(GuestTest):
             over.set()
             thread.join()
 
+    def check_slowest(self, work):
+        """Of several times the best: a machine that is busy is slow now and then, who waits for work always."""
+        for _ in range(4):
+            wait, _ = self.slowest(work)
+            if wait < 1:
+                return
+        self.fail(f'somebody waited for {wait:.1f} s, again and again')
+
     def test_a_tree_is_watched_whole(self):
         for i in range(MANY):
             (self.dir / str(i % 50) / str(i)).mkdir(parents=True)
@@ -167,8 +175,7 @@ class Beside(GuestTest):
                 for i in (0, 1, MANY // 2, MANY - 1):
                     (self.dir / str(i % 50) / str(i) / 'new').touch()
                     self.assertEqual(s.next()['filesystem']['name'], f'{i % 50}/{i}/new')
-        wait, _ = self.slowest(watch)
-        self.assertLess(wait, 1)
+        self.check_slowest(watch)
 
     def test_an_upload(self):
         def upload():
@@ -176,8 +183,7 @@ class Beside(GuestTest):
                 c.request('POST', target(self.dir / 'large'), (b'x' * (1 << 20) for _ in range(200)),
                           {'Content-Type': 'application/octet-stream', 'Content-Length': str(200 << 20)})
                 self.assertEqual(c.getresponse().status, 200)
-        wait, _ = self.slowest(upload)
-        self.assertLess(wait, 1)
+        self.check_slowest(upload)
 
 
 class Ending(GuestTest):

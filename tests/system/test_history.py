@@ -40,7 +40,7 @@ class Case(unittest.TestCase):
         with contextlib.closing(sqlite3.connect(self.server.data / 'state/atoll.db', timeout=30)) as db:
             return list(db.execute(sql).fetchone())
 
-    def wait_for(self, what, seconds=40):
+    def wait_for(self, what, seconds=90):
         deadline = time.monotonic() + seconds
         while not what():
             self.assertLess(time.monotonic(), deadline, self.server.log.read_text()[-2000:])
@@ -87,6 +87,7 @@ class Forgotten(Case):
         self.api.ask('PUT', '/secrets/third', {'value': 'some-value'})
         oldest = self.api.events()[0]['seq']
         with Follower(self.api, after=1) as follower:
+            self.api.ask('PUT', '/secrets/third', {'value': 'some-value'})  # that of before may be gone by now
             follower.wait(lambda seen: seen and seen[-1]['subject'])
             name, told = follower.notices[0]
             self.assertEqual((name, told['from']), ('forgotten', 2))

@@ -93,7 +93,7 @@ class Network(unittest.TestCase):
             self.assertNotIn('open', one.run(knock.format(gateway, port)).text())
             two.run('setsid python3 -m http.server 8000 >/dev/null 2>&1 </dev/null &')
             address = two.run("hostname -I").text().split()[0]
-            self.assertEqual(two.run(f'for i in $(seq 50); do curl -s -o /dev/null {address}:8000 && '
+            self.assertEqual(two.run(f'for i in $(seq 600); do curl -s -o /dev/null {address}:8000 && '
                                      'exit 0; sleep 0.1; done; exit 1').exit_code, 0)
             self.assertNotIn('open', one.run(knock.format(address, 8000)).text())
             self.assertNotIn('open', one.run(knock.format('169.254.169.254', 80)).text())
@@ -115,7 +115,37 @@ os._exit(0)
 """
 
 
+# Takes what the kernel counts by user, not by process, until there is no more, and keeps it.
+HOARD = b"""
+import ctypes, sys, time
+libc = ctypes.CDLL(None)
+take = {'inotify': libc.inotify_init, 'terminals': lambda: libc.posix_openpt(2)}[sys.argv[1]]
+made = 0
+while made < 5000 and take() >= 0:
+    made += 1
+print(made, flush=True)
+if len(sys.argv) > 2:
+    time.sleep(60)
+"""
+
+
 class Limits(unittest.TestCase):
+    def hoard(self, what):
+        """One takes all it can get of it; how much is left for its neighbour."""
+        with Sandbox() as greedy, Sandbox() as other:
+            for box in (greedy, other):
+                box.write('/home/user/hoard.py', HOARD)
+            greedy.run(f'ulimit -n 8192; setsid python3 hoard.py {what} stay >made 2>&1 </dev/null & '
+                       'for i in $(seq 300); do [ -s made ] && break; sleep 0.1; done')
+            self.assertGreater(int(greedy.run('cat made').text()), 50)
+            return int(other.run(f'ulimit -n 8192; python3 hoard.py {what}').text())
+
+    def test_inotify_of_one_is_not_anothers(self):
+        self.assertGreater(self.hoard('inotify'), 50)
+
+    def test_terminals_of_one_leave_another_its_own(self):
+        self.assertGreater(self.hoard('terminals'), 50)
+
     def test_memory(self):
         with Sandbox() as box:
             result = box.run("python3 -c 'x = bytearray(3 << 30); print(len(x))'")

@@ -19,7 +19,7 @@ def child(pid, name):
     return int(found[0]) if found else None
 
 
-def wait_for(what, seconds=20):
+def wait_for(what, seconds=90):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         seen = what()
@@ -68,6 +68,13 @@ class Keeper(unittest.TestCase):
         wait_for(lambda: 'status=1' in self.server.tail())
         version.write_text(good)
         wait_for(lambda: self.serving() not in (before, None) and self.server.healthy())
+        self.assertEqual(self.box.run('cat file').text(), 'kept\n')
+
+    def test_who_has_nothing_to_reload_does_not_end(self):
+        before = self.serving()
+        self.server.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: 'nothing_to_reload' in self.server.tail())
+        self.assertEqual(self.serving(), before)
         self.assertEqual(self.box.run('cat file').text(), 'kept\n')
 
     def test_the_keeper_takes_the_server_with_it(self):

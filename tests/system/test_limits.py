@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import select
 import shutil
 import tempfile
 import threading
@@ -45,7 +46,7 @@ while True:
 '''
 
 
-def wait_for(what, seconds=30):
+def wait_for(what, seconds=90):
     deadline = time.monotonic() + seconds
     while True:
         seen = what()
@@ -113,23 +114,31 @@ class Crossing(unittest.TestCase):
             self.assertEqual(sample['memTotal'], 256 << 20)
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
 
+    def test_processes_of_all(self):
+        """No number of sandboxes takes all that the kernel has: the host can start some."""
+        most = min(int(pathlib.Path('/proc/sys/kernel', name).read_text()) for name in ('pid_max', 'threads-max'))
+        with small():
+            found = [path.read_text().strip() for path in (pathlib.Path('/sys/fs/cgroup/pids/atoll/pids.max'),
+                                                           pathlib.Path('/sys/fs/cgroup/atoll/pids.max')) if path.exists()]
+        self.assertEqual(found, [str(most // 4 * 3)])
+
     def test_processes(self):
         with small() as box:
             bomb = threading.Thread(target=self.bomb, args=(box,))
             bomb.start()
-            failed = wait_for(lambda: box.run('true', timeout=20).error)
+            failed = wait_for(lambda: box.run('true', timeout=90).error)
             self.assertIn("the sandbox's limit of 64 processes was reached", failed['message'])
             # What needs no process of its own answers as ever: files, small and large, and signals.
             for size in (10, 1 << 20):
                 began = time.monotonic()
                 self.assertEqual(box.write('/tmp/file', b'x' * size)[0], 200)
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(time.monotonic() - began, 30)
             sample = self.sample(box, lambda s: s['processesRefused'] > 0)
             self.assertEqual(sample['processesMax'], 64)
             self.crossed(box, 'processes', 'no more processes: its limit of 64 processes was reached')
             for process in self.processes(box):
                 self.assertEqual(self.signal(box, process['pid'])[0], 200)
-        bomb.join(30)
+        bomb.join(90)
         self.assertFalse(bomb.is_alive())
 
     def bomb(self, box):
@@ -137,7 +146,7 @@ class Crossing(unittest.TestCase):
             box.run(f'exec python3 -c "{BOMB}"')
 
     def rpc(self, box, method, body, service='process.Process'):
-        link = box.connection(20)
+        link = box.connection(90)
         link.request('POST', f'/{service}/{method}', json.dumps(body),
                      box.headers(**{'Content-Type': 'application/json'}))
         answer = link.getresponse()
@@ -220,7 +229,9 @@ class Crossing(unittest.TestCase):
                 if not crossings(box, 'cpuCount'):
                     self.skipTest('other work on this machine keeps it from using one core')
                 event = crossings(box, 'cpuCount')[-1]
-                sample = self.sample(box, lambda s: s['cpuThrottledPct'] > 0)
+                # Any of them: others may want the processor by now, and it does not come near its limit any more.
+                sample = wait_for(lambda: [s for s in box.api('GET', f'/sandboxes/{box.id}/metrics')
+                                           if s['cpuThrottledPct'] > 0])[-1]
             finally:
                 stop.set()
                 busy.join(60)
@@ -272,7 +283,8 @@ class Crossing(unittest.TestCase):
             held = [box.connection() for _ in range(SMALL['connections'])]
             for link in held:
                 link.request('GET', '/', headers=box.headers(8000))
-            self.assertEqual(held[-1].getresponse().status, 429)
+            answered = select.select([link.sock for link in held], [], [], 90)[0]  # the others hear nothing
+            self.assertEqual([link.getresponse().status for link in held if link.sock in answered][-1:], [429])
             self.assertEqual(box.run('echo in').text(), 'in\n')
             for link in held:
                 link.close()
@@ -303,15 +315,27 @@ class Crossing(unittest.TestCase):
         self.assertEqual(events(box)[0]['type'], 'sandbox.lifecycle.killed')
 
     def test_log_rate(self):
+        for _ in range(4):
+            if self.is_log_rate_kept():
+                return
+        self.skipTest('other work on this machine keeps it from crossing four limits within twenty seconds')
+
+    def is_log_rate_kept(self):
+        """False if it took so long that a line had come back meanwhile."""
         with small(logLinesPerMinute=3) as box:
+            began = time.monotonic()
             # Four limits at once: the fourth line is one too many, and three come back in a minute.
             box.run('cd /tmp; : > large; for i in $(seq 4000); do : > $i || break; done; '
                     'dd if=/dev/zero of=large bs=1M; dd if=/dev/zero of=/dev/shm/large bs=1M')
             box.run(HOG)
+            wait_for(lambda: info(box)['limitsReached'].get('memoryMB'))
+            if time.monotonic() - began > 18:
+                return False
             mark = wait_for(lambda: [e for e in events(box) if e['type'] == 'sandbox.log_dropped'], 60)[-1]
             self.assertEqual(mark['cause'], 'dropped 1 lines: more than 3 lines a minute')
             self.assertEqual(len([e for e in events(box) if e['type'] == 'sandbox.limit']), 3)
             self.assertEqual(info(box)['limitsReached']['logLines'], 1)
+        return True
 
 
 class Choosing(unittest.TestCase):

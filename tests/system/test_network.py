@@ -25,7 +25,7 @@ TRY = r'''
 import socket, sys
 kind, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
 s = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == 'tcp' else socket.SOCK_DGRAM)
-s.settimeout(float(sys.argv[4]) if len(sys.argv) > 4 else 4)
+s.settimeout(float(sys.argv[4]) if len(sys.argv) > 4 else 15)
 try:
     s.connect((address, port))
     s.send(b'hello\n')
@@ -39,7 +39,7 @@ except OSError as e:
 # A connection that stays: one line each time it is told, through a named pipe.
 HOLD = r'''
 import os, socket, sys
-s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=4)
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20)
 out = open('/tmp/held', 'w', buffering=1)
 os.mkfifo('/tmp/pipe')
 print('up', file=out)
@@ -76,6 +76,17 @@ for code in (1, 2):
            + b'\xff' * 6 + address)
 print('sent')
 '''
+# Asks for the gateway in the name of thousands.
+THOUSANDS = r'''
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(('eth0', 0x806))
+mac, gateway = s.getsockname()[4], socket.inet_aton(sys.argv[1])
+for i in range(3000):
+    s.send(b'\xff' * 6 + mac + struct.pack('>HHHBBH', 0x806, 1, 0x800, 6, 4, 1) + mac
+           + struct.pack('>I', 0xcb000000 + i) + b'\0' * 6 + gateway)
+print('sent')
+'''
 FROM = r'''
 import socket, sys
 try:
@@ -104,7 +115,7 @@ class Box(Sandbox):
     def hold(self, address, port=ECHO):
         self.run(f"cat >/tmp/hold.py <<'END'\n{HOLD}\nEND\n"
                  f'setsid python3 /tmp/hold.py {address} {port} >/dev/null 2>&1 </dev/null &'
-                 'for i in $(seq 100); do grep -q up /tmp/held && break; sleep 0.05; done')
+                 'for i in $(seq 1200); do grep -q up /tmp/held && break; sleep 0.05; done')
 
     def flood(self, address, port=ECHO):
         """Datagrams, as many as it can, until the end."""
@@ -115,7 +126,7 @@ class Box(Sandbox):
 
     def poke(self):
         """What the held connection says to one more line."""
-        return self.run('n=$(wc -l </tmp/held); echo >/tmp/pipe; for i in $(seq 120); do '
+        return self.run('n=$(wc -l </tmp/held); echo >/tmp/pipe; for i in $(seq 1200); do '
                         '[ $(wc -l </tmp/held) -gt $n ] && break; sleep 0.05; done; '
                         'tail -1 /tmp/held').text().strip()
 
@@ -224,7 +235,11 @@ class Network(unittest.TestCase):
             sent = self.inside(box, 'python3', '-c', SPOOF, source, THREE)
             self.assertEqual(sent.stdout, 'sent\n', sent.stderr)
             time.sleep(0.1)
-            self.assertEqual(len(self.arrived(THREE)), 1 if source == mine else 0, source)
+            arrived, deadline = self.arrived(THREE), time.monotonic() + 30
+            while source == mine and not arrived and time.monotonic() < deadline:
+                time.sleep(0.1)
+                arrived = self.arrived(THREE)
+            self.assertEqual(len(arrived), 1 if source == mine else 0, source)
 
     def test_taking_a_neighbours_address_takes_nothing_from_it(self):
         box, other = self.box(), self.box()
@@ -236,10 +251,20 @@ class Network(unittest.TestCase):
         tried = self.inside(box, 'python3', '-c', FROM, theirs, ONE)
         self.assertEqual(tried.stdout, 'silence\n', tried.stderr)
 
+    def test_lies_by_arp_do_not_fill_the_hosts_table_of_neighbours(self):
+        box = self.box()
+        gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+        box.write('/tmp/thousands.py', THOUSANDS.encode())
+        self.assertEqual(box.run(f'python3 /tmp/thousands.py {gateway}', 'root').text(), 'sent\n')
+        known = subprocess.run(['ip', 'neighbour', 'show', 'nud', 'all'], capture_output=True, text=True, check=True)
+        self.assertNotIn('203.0.', known.stdout)
+        self.assertEqual(box.reaches(ONE), ONE)
+
     def test_no_ipv6_even_for_root_in_its_network(self):
         box = self.box(network={'denyOut': [ALL]})
         name = f'atoll{(int(box.run("hostname -I").text().split()[0].split(".")[3]) - 1) // 2}'
         subprocess.run(['sysctl', '-qw', f'net.ipv6.conf.{name}.disable_ipv6=0'], check=False)
+        subprocess.run(['ip', 'link', 'set', name, 'arp', 'on'], check=True)  # or it would not find its way back
         subprocess.run(['ip', '-6', 'address', 'add', 'fd00::1/64', 'dev', name, 'nodad'], check=True)
         self.inside(box, 'ip', '-6', 'address', 'add', 'fd00::2/64', 'dev', 'eth0', 'nodad')
         with contextlib.closing(socket.create_server(('::', 0), family=socket.AF_INET6)) as listener:
@@ -299,10 +324,10 @@ class Network(unittest.TestCase):
     def test_what_only_listens_is_cut_as_well(self):
         box = self.box()
         box.run(f'setsid bash -c "cat </dev/tcp/{THREE}/{TICKER} >/tmp/ticks" >/dev/null 2>&1 </dev/null &'
-                'sleep 0.5')
+                'for i in $(seq 600); do [ $(cat /tmp/ticks | wc -l) -gt 3 ] && break; sleep 0.05; done')
         self.assertGreater(int(box.run('wc -l </tmp/ticks').text()), 3)
         box.put(denyOut=[THREE])
-        time.sleep(0.5)
+        box.run('for i in $(seq 600); do pgrep -f dev/tc[p] || break; sleep 0.05; done')  # it notices
         before = box.run('wc -l </tmp/ticks').text()
         time.sleep(0.5)
         self.assertEqual(box.run('wc -l </tmp/ticks; pgrep -f dev/tc[p]').text(), before)
@@ -342,9 +367,10 @@ class Network(unittest.TestCase):
 
     def test_what_was_refused_is_counted_and_some_of_it_is_told(self):
         box = self.box(network={'denyOut': [FOUR]})
-        for _ in range(30):
-            self.assertEqual(box.run(f'echo >/dev/tcp/{FOUR}/4242').exit_code, 1)
-        deadline = time.monotonic() + 5
+        began = time.monotonic()
+        self.assertEqual(box.run(f'for i in $(seq 30); do (echo >/dev/tcp/{FOUR}/4242) && exit 9; done; '
+                                 'exit 1').exit_code, 1)
+        deadline = time.monotonic() + 60
         told = []
         while not told and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -352,11 +378,11 @@ class Network(unittest.TestCase):
                     if 'egress.denied' in line and box.id in line]
         self.assertRegex(told[0], rf'target={FOUR} port=4242')
         time.sleep(0.5)
-        lines = self.server.log.read_text()
-        self.assertLess(lines.count(f'target={FOUR} port=4242'), 12)
+        lines, seconds = self.server.log.read_text(), time.monotonic() - began
+        self.assertLess(lines.count(f'target={FOUR} port=4242'), 10 + 2 * seconds)  # a few, and then two a second
         counted = re.findall(r'counter packets (\d+)', self.rules())
         self.assertGreaterEqual(max(map(int, counted)), 30)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (shown := box.api('GET', f'/sandboxes/{box.id}')['networkDenied'])['packets'] < 30:
             self.assertLess(time.monotonic(), deadline, shown)
             time.sleep(0.3)
@@ -440,9 +466,10 @@ class Network(unittest.TestCase):
             try:
                 with other:
                     box = Box(env=other.env(), allow_internet_access=False)
-                    began = time.monotonic()
-                    self.assertEqual(box.run('getent hosts example.com').exit_code, 2)
-                    self.assertLess(time.monotonic() - began, 4)  # an answer, no silence
+                    asked = box.run('s=$(date +%s%N); getent hosts example.com; c=$?; '
+                                    'echo $((($(date +%s%N) - s) / 1000000)); exit $c')
+                    self.assertEqual(asked.exit_code, 2)
+                    self.assertLess(int(asked.text()), 4500)  # an answer, no silence: who hears none waits for five
             finally:
                 self.server.start()
 
@@ -454,7 +481,7 @@ class Network(unittest.TestCase):
     def test_flushed_rules_come_back(self):
         box = self.closed_but_three()
         self.flush()
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while not self.rules() and time.monotonic() < deadline:
             time.sleep(0.2)
         self.check_closed_but_three(box)
@@ -462,12 +489,25 @@ class Network(unittest.TestCase):
         box.put(denyOut=[ALL])  # which finds that there is no table
         self.assertEqual(box.reaches(THREE), 'refused')
 
+    def test_counting_goes_on_after_a_moment_without_a_table(self):
+        box = self.box(network={'denyOut': [FOUR]})
+        until = time.monotonic() + 6  # longer than from one count to the next
+        while time.monotonic() < until:
+            if self.rules():
+                self.flush_one(self.table())
+            time.sleep(0.05)
+        deadline = time.monotonic() + 60
+        while box.api('GET', f'/sandboxes/{box.id}')['networkDenied']['packets'] == 0:
+            self.assertLess(time.monotonic(), deadline)
+            box.run(f'echo >/dev/tcp/{FOUR}/4343')
+            time.sleep(0.2)
+
     def test_nothing_of_them_is_left(self):
         boxes = [self.closed_but_three(), self.box(allow_internet_access=False),
                  self.box(network={'denyOut': [ONE]})]
         for box in boxes:
             box.kill()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while 'map to' in self.rules() and time.monotonic() < deadline:
             time.sleep(0.1)
         maps = [item['map'] for item in json.loads(self.rules('-j'))['nftables'] if 'map' in item]

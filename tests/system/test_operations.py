@@ -116,7 +116,7 @@ class Proxy(Case):
         process = subprocess.Popen(['nginx', '-c', config, '-e', self.top / 'nginx.log'], stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.terminate)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 self.open('box.example.com').close()
@@ -128,7 +128,7 @@ class Proxy(Case):
     def open(self, name):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        link = socket.create_connection(('127.0.0.1', self.port), 30)
+        link = socket.create_connection(('127.0.0.1', self.port), 50)
         return context.wrap_socket(link, server_hostname=name)
 
     def ask(self, name, head, body=b''):
@@ -144,14 +144,14 @@ class Proxy(Case):
     def test_streams_are_not_held_back(self):
         made = self.api.ask('POST', '/sandboxes', {})
         with self.open('box.example.com') as link:
-            body = json.dumps({'shell': 'echo first; sleep 2; echo second', 'stream': True}).encode()
+            body = json.dumps({'shell': 'echo first; sleep 60; echo second', 'stream': True}).encode()
             link.sendall(f"POST /api/v1/sandboxes/{made['id']}/execute HTTP/1.1\r\nHost: box.example.com\r\n"
                          f'X-API-Key: {self.api.key}\r\nContent-Type: application/json\r\n'
                          f'Content-Length: {len(body)}\r\n\r\n'.encode() + body)
             seen, began = b'', time.monotonic()
             while b'first' not in seen and b'Zmlyc3Q' not in seen:
                 seen += link.recv(65536)
-            self.assertLess(time.monotonic() - began, 1.8, seen)
+            self.assertLess(time.monotonic() - began, 40, seen)
 
     def test_events_come_at_once(self):
         with self.open('box.example.com') as link:
@@ -163,14 +163,14 @@ class Proxy(Case):
             made, began = self.api.ask('POST', '/sandboxes', {}), time.monotonic()
             while made['id'].encode() not in seen:
                 seen += link.recv(65536)
-            self.assertLess(time.monotonic() - began, 2)
+            self.assertLess(time.monotonic() - began, 12)
 
     def test_a_name_leads_to_a_port(self):
         made = self.api.ask('POST', '/sandboxes', {})
         self.api.ask('POST', f"/sandboxes/{made['id']}/execute",
                      {'shell': 'cd /tmp; echo served > page; python3 -m http.server 8000 >/dev/null 2>&1 &',
-                      'timeout_ms': 5000, 'background': True})
-        deadline = time.monotonic() + 15
+                      'timeout_ms': 90000, 'background': True})
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             answer = self.ask(f"8000-{made['id']}.box.example.com", 'GET /page HTTP/1.1')
             if b'served' in answer:

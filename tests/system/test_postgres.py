@@ -146,7 +146,7 @@ class Password(unittest.TestCase):
                 'local all p scram-sha-256\nlocal all all trust\n')
             postgres.ask(database.url(), 'SELECT pg_reload_conf()')
             url = database.url('p').replace(postgres.USER + '@', 'p@')
-            wait_for(lambda: not can_ask(url), 10)
+            wait_for(lambda: not can_ask(url), 60)
             secret = top / 'password'
             secret.write_text('open-sesame-77\n')
             secret.chmod(0o600)
@@ -230,7 +230,7 @@ class Load:
     def look(self):
         while not self.stop.is_set():
             began = time.monotonic()
-            if not self.server.healthy():
+            if not self.server.healthy(timeout=25):
                 self.problems.append(f'not healthy after {time.monotonic() - began:.1f} s')
             self.slowest_health = max(self.slowest_health, time.monotonic() - began)
             time.sleep(0.1)
@@ -251,7 +251,7 @@ class Away(OnOwnPostgres):
         statuses = {status for status, *_ in load.answers}
         self.assertLessEqual(statuses, {201, 503}, [a for a in load.answers if a[0] not in (201, 503)][:3])
         for status, took, retry, answer in load.answers:
-            self.assertLess(took, 25)
+            self.assertLess(took, 40)
             if status == 503:
                 self.assertEqual(retry, '1')
                 self.assertIn('database', answer['message'])
@@ -264,7 +264,7 @@ class Away(OnOwnPostgres):
         # What was not answered with success was not done: one answer, one key.
         refused = sum(status == 503 for status, *_ in load.answers)
         self.assertLessEqual(len(kept) - len(load.made) - 1, 0, f'{refused} were refused')
-        self.assertLess(load.slowest_health, 3)
+        self.assertLess(load.slowest_health, 9)  # a call of the database waits for ten
         self.events_are_in_order()
 
     def test_stopped_for_twenty_seconds_under_load(self):
@@ -272,13 +272,13 @@ class Away(OnOwnPostgres):
         server.start()
         box = Sandbox(env=server.env())
         with Load(self, server) as load:
-            load.wait_for_more(20, 20)
+            load.wait_for_more(20, 90)
             self.postgres.stop()
             time.sleep(5)
             self.assertEqual(box.run('echo still').text(), 'still\n')
             time.sleep(15)
             self.postgres.start()
-            load.wait_for_more(20, 20)
+            load.wait_for_more(20, 90)
         self.assertIn(503, {status for status, *_ in load.answers})
         self.nothing_is_lost(load)
         box.kill()
@@ -292,22 +292,22 @@ class Away(OnOwnPostgres):
         server.start()
         with Load(self, server) as load:
             for _ in range(5):
-                load.wait_for_more(5, 20)
+                load.wait_for_more(5, 90)
                 self.postgres.stop(signal.SIGQUIT)
                 self.postgres.start()
-            load.wait_for_more(20, 20)
+            load.wait_for_more(20, 90)
         self.nothing_is_lost(load)
 
     def test_what_ends_meanwhile_is_written_down_afterwards(self):
         server = self.server()
         server.start()
-        box = Sandbox(env=server.env(), timeout=4)
+        box = Sandbox(env=server.env(), timeout=12)
         self.assertEqual(self.ask(f"SELECT state FROM sandboxes WHERE id = '{box.id}'"), 'running')
         self.postgres.stop()  # its time will be up, and there is nowhere to write it
         api = self.api(server)
-        wait_for(lambda: api.status('GET', f'/sandboxes/{box.id}') == 404, 20)
+        wait_for(lambda: api.status('GET', f'/sandboxes/{box.id}') == 404, 90)
         self.postgres.start()
-        wait_for(lambda: self.ask(f"SELECT ended_by FROM sandboxes WHERE id = '{box.id}'") == 'timeout', 10)
+        wait_for(lambda: self.ask(f"SELECT ended_by FROM sandboxes WHERE id = '{box.id}'") == 'timeout', 60)
         self.events_are_in_order()
 
     def test_killed_while_it_is_away(self):
@@ -320,7 +320,7 @@ class Away(OnOwnPostgres):
         os.kill(int(child), signal.SIGKILL)
         time.sleep(2)  # the next one tries already
         self.postgres.start()
-        wait_for(server.healthy, 30, server.tail)
+        wait_for(server.healthy, 120, server.tail)
         self.assertEqual(box.run('echo here').text(), 'here\n')
         box.kill()
 
@@ -329,15 +329,16 @@ class Away(OnOwnPostgres):
         server = self.server()
         server.start()
         with Load(self, server) as load:
-            load.wait_for_more(20, 20)
-            for signo, pause in ((signal.SIGSTOP, 12), (signal.SIGCONT, 0)):  # calls wait for ten
+            load.wait_for_more(20, 90)
+            for signo, pause in ((signal.SIGSTOP, 18), (signal.SIGCONT, 0)):  # calls wait for ten
+                os.kill(self.postgres.process.pid, signo)  # which begins no session from now on
                 found = subprocess.run(['pgrep', '-P', str(self.postgres.process.pid)], capture_output=True,
                                        text=True, check=True).stdout.split()
-                for pid in [self.postgres.process.pid, *map(int, found)]:
+                for pid in map(int, found):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signo)
                 time.sleep(pause)
-            load.wait_for_more(20, 30)
+            load.wait_for_more(20, 90)
         self.assertIn(503, {status for status, *_ in load.answers})
         self.nothing_is_lost(load)
 
@@ -347,14 +348,14 @@ class Away(OnOwnPostgres):
             server = self.server(url=self.url + more, where='standby' + more)
             server.start()
             with Load(self, server, clients=2) as load:
-                load.wait_for_more(5, 20)
+                load.wait_for_more(5, 90)
                 self.postgres.stop()
                 (self.postgres.data / 'standby.signal').touch()
                 self.postgres.start()
                 self.assertEqual(self.ask('SELECT pg_is_in_recovery()'), 't')
-                wait_for(lambda: says in server.log.read_text(), 10)  # it has seen the standby
+                wait_for(lambda: says in server.log.read_text(), 60)  # it has seen the standby
                 self.assertEqual(self.ask('SELECT pg_promote()'), 't')
-                load.wait_for_more(10, 20)
+                load.wait_for_more(10, 90)
             self.nothing_is_lost(load)
             self.assertEqual(server.stop(), 0)
 

@@ -160,7 +160,7 @@ class Encrypted(unittest.TestCase):
                 ('does not exist', self.remote.url('nowhere'))):
             began = time.monotonic()
             self.assertIn(says, self.db('check', url=url, fails=True))
-            self.assertLess(time.monotonic() - began, 10)  # it does not wait for what will not mend itself
+            self.assertLess(time.monotonic() - began, 25)  # it does not wait for what will not mend itself
         self.assertIn('password authentication failed', self.db(
             'check', '--database-password-file', other, url=self.remote.url(self.name), password=False, fails=True))
         self.assertIn('no password', self.db('check', url=self.remote.url(self.name), password=False, fails=True))
@@ -189,7 +189,7 @@ class Encrypted(unittest.TestCase):
                      'FROM generate_series(1, 60) i')
         proxy = Records(self.remote)
         self.addCleanup(proxy.listener.close)
-        self.assertIn('60 rows written', self.db('export', self.scratch / 'rows', timeout=30, url=place.replace(
+        self.assertIn('60 rows written', self.db('export', self.scratch / 'rows', timeout=90, url=place.replace(
             f':{self.remote.port}/', f':{proxy.port}/')))
 
 
@@ -308,7 +308,7 @@ class Lies(unittest.TestCase):
         for name, run in runs.items():
             with self.subTest(name):
                 try:
-                    text = ''.join(run.communicate(timeout=75))
+                    text = ''.join(run.communicate(timeout=200))
                 except subprocess.TimeoutExpired:
                     run.kill()
                     self.fail('it hangs\n' + ''.join(run.communicate()))

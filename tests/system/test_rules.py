@@ -30,7 +30,7 @@ class Rules(Case):
 
     def get(self, box, url, *options):
         """As a program does that knows nothing of all this: with the sandbox's own trust."""
-        return box.run(f"curl -sS -m 10 {' '.join(options)} '{url}' 2>&1").text()
+        return box.run(f"curl -sS -m 30 {' '.join(options)} '{url}' 2>&1").text()
 
     def headers(self, path='/'):
         """Of the request that arrived last."""
@@ -82,9 +82,9 @@ class Rules(Case):
 
     def test_hellos_that_cost_us_a_signature_are_few(self):
         box = self.ruled({'X-Rule': 'r'})
-        answered = int(self.evade(box, 'greet', 'allowed.example', '500'))
+        answered, seconds = map(float, self.evade(box, 'greet', 'allowed.example', '500').split())
         self.assertGreater(answered, 100)
-        self.assertLess(answered, 500)
+        self.assertLess(answered, 250 + 50 * seconds)  # so many at once, and so many more each second
         time.sleep(1)
         self.assertIn(ONE, self.get(box, 'https://allowed.example/'))
 
@@ -138,9 +138,9 @@ class Rules(Case):
         name = self.secret(self.box())
         box = self.ruled({'X-Rule': f'${{e2b.secrets.{name}}}'})
         box.run('setsid python3 /tmp/evade.py twice allowed.example 444 >/tmp/told 2>&1 </dev/null & '
-                'for i in $(seq 400); do grep -q . /tmp/told && break; sleep 0.05; done')
+                'for i in $(seq 1200); do grep -q . /tmp/told && break; sleep 0.05; done')
         box.api('DELETE', f'/secrets/{name}')
-        box.run('touch /tmp/go; for i in $(seq 400); do [ $(wc -l </tmp/told) = 2 ] && break; sleep 0.05; done')
+        box.run('touch /tmp/go; for i in $(seq 1200); do [ $(wc -l </tmp/told) = 2 ] && break; sleep 0.05; done')
         first, second = box.run('cat /tmp/told').text().splitlines()
         self.assertIn('the host was not reached', first)
         self.assertIn(f"secret '{name}' does not exist", second)

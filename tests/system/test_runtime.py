@@ -54,7 +54,7 @@ def missing(runtime):
     return None
 
 
-def wait_for(what, seconds=30):
+def wait_for(what, seconds=60):
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         seen = what()
@@ -66,14 +66,7 @@ def wait_for(what, seconds=30):
 
 def settled():
     """What the kernel holds, once the other server of this run has filled its pool."""
-    before = kernel.snapshot()
-    for _ in range(20):
-        time.sleep(0.5)
-        now = kernel.snapshot()
-        if now == before:
-            break
-        before = now
-    return before
+    return kernel.settled()
 
 
 def out(box, command, user=None):

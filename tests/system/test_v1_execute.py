@@ -62,7 +62,7 @@ class Case(unittest.TestCase):
                      (api or self.api).headers({'Content-Type': 'application/json', **(headers or {})}))
         return link, link.getresponse()
 
-    def wait_for(self, sandbox, n, state='ended', timeout=30):
+    def wait_for(self, sandbox, n, state='ended', timeout=90):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             found = self.api.ask('GET', f'/sandboxes/{sandbox}/executions/{n}')
@@ -70,6 +70,18 @@ class Case(unittest.TestCase):
                 return found
             time.sleep(0.05)
         self.fail(f'{found} is not {state}')
+
+    def wait_for_output(self, sandbox, n):
+        """Until it has said something: by then it is what it was to be."""
+        deadline = time.monotonic() + 60
+        while not self.logs(sandbox, n)['stdout']:
+            self.assertLess(time.monotonic(), deadline, 'it says nothing')
+            time.sleep(0.05)
+
+    def no_sleep_is_left(self, sandbox):
+        """Nor soon after: who was killed is there until somebody has asked how it ended."""
+        self.assertEqual(self.run_in(sandbox, 'for i in $(seq 600); do n=$(pgrep -c "^sleep"); [ $n = 0 ] && break; '
+                                     'read -t 0.05 < <(:); done; echo $n')['stdout'], '0\n')
 
     def logs(self, sandbox, n):
         """All that is kept, by pages, as bytes; numbers must have no gap."""
@@ -229,12 +241,12 @@ class Commands(Case):
 
     def test_timeout_ends_the_whole_group(self):
         began = time.monotonic()
-        got = self.run_in(self.sandbox, 'echo here; (trap "" TERM; sleep 77) & sleep 77', timeout_ms=700)
-        self.assertLess(time.monotonic() - began, 10)
+        got = self.run_in(self.sandbox, 'echo here; (trap "" TERM; sleep 77) & sleep 77', timeout_ms=4000)
+        self.assertLess(time.monotonic() - began, 40)
         self.assertEqual((got['ended_by'], got['signal'], got['exit_code'], got['stdout']),
                          ('timeout', 'SIGKILL', None, 'here\n'))
-        self.assertIn('700 ms', got['ended_why'])
-        self.assertEqual(self.run_in(self.sandbox, 'pgrep -c "^sleep"')['stdout'], '0\n')
+        self.assertIn('4000 ms', got['ended_why'])
+        self.no_sleep_is_left(self.sandbox)
 
     def test_cancel(self):
         started = self.run_in(self.sandbox, 'sleep 88 & sleep 88', background=True, status=202)
@@ -242,7 +254,7 @@ class Commands(Case):
         self.assertEqual(self.api.call('POST', path + '/cancel', {}).status, 200)
         ended = self.wait_for(self.sandbox, started['execution'])
         self.assertEqual((ended['ended_by'], ended['signal']), ('user', 'SIGTERM'))
-        self.assertEqual(self.run_in(self.sandbox, 'pgrep -c "^sleep"')['stdout'], '0\n')
+        self.no_sleep_is_left(self.sandbox)
         self.assertEqual(self.api.ask('POST', path + '/cancel', {})['state'], 'ended')  # again is no failure
         self.assertEqual(self.api.call('POST', f'/sandboxes/{self.sandbox}/executions/99/cancel', {}).status, 404)
 
@@ -250,14 +262,14 @@ class Commands(Case):
         started = self.run_in(self.sandbox, 'trap "" TERM; echo ready; while :; do sleep 0.1; done',
                               background=True, status=202)
         path = f"/sandboxes/{self.sandbox}/executions/{started['execution']}"
-        time.sleep(0.5)
+        self.wait_for_output(self.sandbox, started['execution'])
         self.api.ask('POST', path + '/cancel', {'grace_ms': 300})
         ended = self.wait_for(self.sandbox, started['execution'])
         self.assertEqual((ended['ended_by'], ended['signal']), ('user', 'SIGKILL'))
         started = self.run_in(self.sandbox, 'trap "echo got; exit 5" USR1; echo x; while :; do sleep 0.1; done',
                               background=True, status=202)
         path = f"/sandboxes/{self.sandbox}/executions/{started['execution']}"
-        time.sleep(0.5)
+        self.wait_for_output(self.sandbox, started['execution'])
         self.api.ask('POST', path + '/cancel', {'signal': 'SIGUSR1'})
         ended = self.wait_for(self.sandbox, started['execution'])
         self.assertEqual((ended['ended_by'], ended['exit_code']), ('process', 5))
@@ -265,7 +277,7 @@ class Commands(Case):
 
     def test_sandbox_killed_under_it(self):
         started = self.run_in(self.sandbox, 'echo before; sleep 99', background=True, status=202)
-        time.sleep(0.5)
+        self.wait_for_output(self.sandbox, started['execution'])
         self.assertEqual(self.api.call('DELETE', f'/sandboxes/{self.sandbox}').status, 204)
         ended = self.wait_for(self.sandbox, started['execution'])
         self.assertEqual(ended['ended_by'], 'sandbox')
@@ -287,7 +299,7 @@ class Commands(Case):
                          b''.join(b'%d\n' % i for i in range(1, 31)))
 
     def test_cancel_in_a_paused_sandbox(self):
-        started = self.run_in(self.sandbox, 'sleep 2; exit 6', background=True, status=202)
+        started = self.run_in(self.sandbox, 'sleep 10; exit 6', background=True, status=202)
         self.api.ask('POST', f'/sandboxes/{self.sandbox}/pause', {})
         answer = self.api.call('POST', f"/sandboxes/{self.sandbox}/executions/{started['execution']}/cancel", {})
         self.assertEqual((answer.status, answer.json()['code']), (409, 'sandbox_paused'))
@@ -300,7 +312,7 @@ class Commands(Case):
             got = list(pool.map(lambda i: self.run_in(self.sandbox, f'echo {i}; sleep 0.2; echo {i}'), range(16)))
         self.assertEqual([one['stdout'] for one in got], [f'{i}\n{i}\n' for i in range(16)])
         self.assertEqual(sorted(one['execution'] for one in got), list(range(1, 17)))
-        started = [self.run_in(self.sandbox, 'sleep 30', background=True, status=202) for _ in range(64)]
+        started = [self.run_in(self.sandbox, 'sleep 200', background=True, status=202) for _ in range(64)]
         answer = self.api.call('POST', f'/sandboxes/{self.sandbox}/execute', {'shell': 'ls'})
         self.assertEqual((answer.status, answer.json()['code']), (429, 'too_many_executions'))
         for one in started:
@@ -333,13 +345,16 @@ class Stopping(Case):
         link, response = self.stream('GET', f"/sandboxes/{sandbox}/executions/{started['execution']}/stream")
         self.addCleanup(link.close)
         waiting = threading.Thread(target=self.api.call,
-                                   args=('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'sleep 2; echo late'}))
+                                   args=('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'sleep 5; echo late'}))
         waiting.start()
         response.readline()
-        time.sleep(0.5)
+        deadline = time.monotonic() + 60
+        while len(self.api.ask('GET', f'/sandboxes/{sandbox}/executions')['items']) < 2:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.05)
         began = time.monotonic()
         self.assertEqual(self.server.stop(), 0)
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 40)
         waiting.join()
         self.assertEqual(self.server.sanitizer_findings(), '')
         self.server.start()
@@ -365,7 +380,7 @@ class Streams(Case):
 
     def test_events_as_they_happen(self):
         link, response = self.stream('POST', f'/sandboxes/{self.sandbox}/execute',
-                                     {'shell': 'echo one; sleep 1; echo two >&2; exit 4', 'stream': True})
+                                     {'shell': 'echo one; sleep 5; echo two >&2; exit 4', 'stream': True})
         self.addCleanup(link.close)
         self.assertEqual(response.headers['Content-Type'], 'text/event-stream')
         came, got = [], []
@@ -703,7 +718,7 @@ class CrashPoints(Case):
         self.server.environment['ATOLL_CRASH_AT'] = point
         self.server.start()
         sandbox = act()
-        self.server.process.wait(30)
+        self.server.process.wait(90)
         del self.server.environment['ATOLL_CRASH_AT']
         self.server.start()
         return sandbox
@@ -747,19 +762,19 @@ class CrashPoints(Case):
                 except OSError:
                     pass
             self.dies_at(point, act)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 90
             while [one for one in self.api.ask('GET', '/sandboxes')['items'] if 'atoll.run' in one['metadata']]:
                 self.assertLess(time.monotonic(), deadline, 'a sandbox is left')
                 time.sleep(0.1)
 
 
 class Runs(Case):
-    OPTIONS = ('--stop-sandboxes', '--artifact-retention', '4', '--artifact-mb', '1')
+    OPTIONS = ('--stop-sandboxes', '--artifact-retention', '15', '--artifact-mb', '1')
 
     def sandboxes(self):
         return self.api.ask('GET', '/sandboxes')['items']
 
-    def wait_until_none(self, timeout=20):
+    def wait_until_none(self, timeout=90):
         deadline = time.monotonic() + timeout
         while self.sandboxes():
             self.assertLess(time.monotonic(), deadline, 'a sandbox is left')
@@ -799,7 +814,7 @@ class Runs(Case):
         got = self.api.ask('POST', '/run', {'shell': 'echo x > /tmp/x', 'artifacts': ['/tmp/x']})
         where = self.server.data / 'state/artifacts' / got['artifacts'][0]['id']
         self.assertTrue(where.exists())
-        time.sleep(4.5)
+        time.sleep(15.5)
         self.assertEqual(self.api.call('GET', f"/artifacts/{got['artifacts'][0]['id']}").status, 404)
 
     def test_too_large_is_left_out(self):
@@ -813,7 +828,7 @@ class Runs(Case):
         self.assertNotIn(1048577, [path.stat().st_size for path in kept])
 
     def test_as_a_stream(self):
-        link, response = self.stream('POST', '/run', {'shell': 'echo a; sleep 0.5; echo b; echo c > /tmp/c',
+        link, response = self.stream('POST', '/run', {'shell': 'echo a; sleep 4; echo b; echo c > /tmp/c',
                                                       'artifacts': ['/tmp/c'], 'stream': True})
         self.addCleanup(link.close)
         got = list(events(response))
@@ -842,7 +857,7 @@ class Runs(Case):
         link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60)
         link.request('POST', '/api/v1/run', json.dumps({'shell': 'sleep 60'}),
                      self.api.headers({'Content-Type': 'application/json'}))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.sandboxes() and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(len(self.sandboxes()), 1)
@@ -880,7 +895,7 @@ class Runs(Case):
         link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60)
         link.request('POST', '/api/v1/run', json.dumps(body),
                      self.api.headers({'Content-Type': 'application/json', 'Idempotency-Key': 'left'}))
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.sandboxes() and time.monotonic() < deadline:
             time.sleep(0.05)
         link.sock.shutdown(socket.SHUT_RDWR)
@@ -899,7 +914,7 @@ class Runs(Case):
                 pass
         asking = threading.Thread(target=ask)
         asking.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.sandboxes() and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.3)
@@ -916,7 +931,7 @@ class Retention(Case):
         sandbox = self.make()
         for i in range(3):
             self.run_in(sandbox, f'echo {i}; exit {i}')
-        deadline = time.monotonic() + 20  # the first sweep is five seconds after the start
+        deadline = time.monotonic() + 90  # the first sweep is five seconds after the start
         while self.logs(sandbox, 3)['stdout'] and time.monotonic() < deadline:
             time.sleep(0.2)
         for i in range(3):

@@ -120,7 +120,7 @@ class Planted(unittest.TestCase):
         self.clean("E2B's events", self.api.raw('GET', f'/events/sandboxes/{box}').body)
 
     def places(self):
-        deadline = time.monotonic() + 20  # traces go in batches
+        deadline = time.monotonic() + 60  # traces go in batches
         while not any(b'sandbox' in body for body in Collector.heard) and time.monotonic() < deadline:
             time.sleep(0.2)
         self.assertTrue(Collector.heard, 'no trace came')

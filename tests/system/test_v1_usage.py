@@ -18,7 +18,7 @@ from harness.together import arrange_classes
 from harness.v1 import Api
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
-SLACK_S = 1.5  # between our clock and the server's, on a busy machine
+SLACK_S = 0.1  # between our clock and the server's
 PRICES = {'vcpu': 3.6, 'memory': 7.2, 'disk': 0.036, 'egress': 1000}
 
 
@@ -53,22 +53,26 @@ class Case(unittest.TestCase):
     def of(self, box, **query):
         return self.api.get('/usage', sandbox_id=box.id, **query).json()['total']
 
-    def near(self, got, want):
-        self.assertGreaterEqual(got, want - 0.1)
-        self.assertLessEqual(got, want + SLACK_S)
+    def between(self, got, least, most):
+        """What was surely run, and what can have been: it began before its creation was answered, and not before
+        that was asked for."""
+        self.assertGreaterEqual(got, least - SLACK_S)
+        self.assertLessEqual(got, most + SLACK_S)
 
 
 class Sums(Case):
     def test_a_run_counts_by_what_it_reserved_and_how_long(self):
-        began = time.monotonic()
+        asked = time.monotonic()
         with self.box() as box:
+            made = time.monotonic()
             limits = self.api.ask('GET', f'/sandboxes/{box.id}')['limits']
             time.sleep(2)
+            looked = time.monotonic()
             live = self.of(box)
-            self.near(live['sandbox_seconds'], time.monotonic() - began - 0.5)
-            ran = time.monotonic() - began
-        used = self.of(box)
-        self.near(used['sandbox_seconds'], ran - 0.5)
+            self.between(live['sandbox_seconds'], looked - made, time.monotonic() - asked)
+            ending = time.monotonic()
+        used, ended = self.of(box), time.monotonic()
+        self.between(used['sandbox_seconds'], ending - made, ended - asked)
         time.sleep(1)
         self.assertEqual(self.of(box), used)  # what has ended counts no more
         self.assertEqual((used['sandboxes'], used['runs']), (1, 1))
@@ -84,30 +88,35 @@ class Sums(Case):
         self.assertEqual(used['currency'], 'EUR')
 
     def test_a_pause_costs_nothing(self):
-        began = time.monotonic()
+        asked = time.monotonic()
         with self.box() as box:
+            made = time.monotonic()
             time.sleep(0.5)
-            ran = time.monotonic() - began
+            pausing = time.monotonic()
             box.api('POST', f'/sandboxes/{box.id}/pause', {})
-            paused = self.of(box)
+            paused, is_paused = self.of(box), time.monotonic()
             time.sleep(3)
             self.assertEqual(self.of(box), paused)
+            resuming = time.monotonic()
             box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 600})
-            again = time.monotonic()
+            resumed = time.monotonic()
             time.sleep(0.5)
-            ran += time.monotonic() - again
-        used = self.of(box)
+            ending = time.monotonic()
+        used, ended = self.of(box), time.monotonic()
         self.assertEqual(used['runs'], 2)
-        self.near(used['sandbox_seconds'], ran - 0.5)
-        self.assertLess(used['sandbox_seconds'], ran + 1.5)
+        self.between(used['sandbox_seconds'], pausing - made + ending - resumed, is_paused - asked + ended - resuming)
 
     def test_a_sandbox_tells_what_it_costs_so_far(self):
         with self.box() as box:
             time.sleep(1)
+            asked = time.monotonic()
             shown = self.api.ask('GET', f'/sandboxes/{box.id}')
             counted = self.of(box)
-        self.assertAlmostEqual(shown['used']['sandbox_seconds'], counted['sandbox_seconds'], delta=0.5)
-        self.assertAlmostEqual(shown['used']['cost'], counted['cost'], delta=counted['cost'] / 2)
+            passed = time.monotonic() - asked
+        more = counted['sandbox_seconds'] - shown['used']['sandbox_seconds']
+        self.between(more, 0, passed)
+        self.assertAlmostEqual(shown['used']['cost'] / shown['used']['sandbox_seconds'],
+                               counted['cost'] / counted['sandbox_seconds'], delta=counted['cost'] / 2)
         ended = self.api.ask('GET', f'/sandboxes/{box.id}')
         self.assertAlmostEqual(ended['used']['sandbox_seconds'], self.of(box)['sandbox_seconds'], 3)
 
@@ -168,27 +177,30 @@ class Counts(Case):
 
 class Crashes(Case):
     def test_spans_go_on_over_a_crash_of_the_server(self):
-        began = time.monotonic()
+        asked = time.monotonic()
         with self.box() as box:
+            made = time.monotonic()
             time.sleep(1)
             self.server.kill()
             time.sleep(1)
             self.server.start()
             time.sleep(1)
-            ran = time.monotonic() - began
-        used = self.of(box)
+            ending = time.monotonic()
+        used, ended = self.of(box), time.monotonic()
         self.assertEqual(used['runs'], 1)
-        self.near(used['sandbox_seconds'], ran - 0.5)
+        self.between(used['sandbox_seconds'], ending - made, ended - asked)
 
     def test_one_that_went_with_the_host_counts_until_it_was_last_seen(self):
+        asked = time.monotonic()
         box = self.box()
         time.sleep(1)
         lose_host(self.server)
+        lost = time.monotonic()
         time.sleep(3)
         self.server.start()
         used = self.of(box)
         self.assertEqual(used['runs'], 1)
-        self.assertLess(used['sandbox_seconds'], 2.5)
+        self.assertLess(used['sandbox_seconds'], lost - asked + 1)
         self.assertEqual(self.api.ask('GET', f'/sandboxes/{box.id}')['state'], 'ended')
 
 
@@ -215,18 +227,20 @@ class ClockJumps(Case):
             file.write(struct.pack('l', seconds))
 
     def test_a_jump_changes_no_bill(self):
-        began = time.monotonic()
+        asked = time.monotonic()
         with self.box() as box:
+            made = time.monotonic()
             time.sleep(1)
             self.jump(300)
             time.sleep(1)
             self.jump(-300)
             time.sleep(1)
-            ran = time.monotonic() - began
+            ending = time.monotonic()
+        ended = time.monotonic()
         self.jump(0)
         used = self.of(box)
         self.assertEqual(used['runs'], 1)
-        self.near(used['sandbox_seconds'], ran - 0.5)
+        self.between(used['sandbox_seconds'], ending - made - 0.5, ended - asked + 0.5)
 
     def test_events_stay_in_order_over_a_jump(self):
         first = self.api.get('/events', format='json', order='desc', limit=1).json()['items']
@@ -292,8 +306,12 @@ class Metrics(Case):
     def test_the_text_is_what_prometheus_reads(self):
         with self.box():
             self.api.call('GET', '/sandboxes/nosuchsandbox')
-            time.sleep(1)  # what is counted by events is counted soon
+            deadline = time.monotonic() + 60  # what is counted by events is counted soon
             answer = self.api.get('/metrics')
+            wanted = b'atoll_sandbox_create_seconds_count{', b'atoll_events_total{kind="sandbox.created"}'
+            while not all(text in answer.body for text in wanted) and time.monotonic() < deadline:
+                time.sleep(0.2)
+                answer = self.api.get('/metrics')
         self.assertEqual(answer.headers['Content-Type'], 'text/plain; version=0.0.4; charset=utf-8')
         types, values = self.parse(answer.body.decode())
         self.assertEqual(values['atoll_sandboxes{state="running"}'], 1)
