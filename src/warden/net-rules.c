@@ -6,13 +6,16 @@
 /* In one transaction: the same outcome whatever was there. A chain that stays where it is, and gets
  * new rules, has them for every packet from one to the next; one that is deleted and created again
  * lets some through in between. That is done only where an older one is not the same. */
+/* `source` comes before the kernel puts fragments together: it keeps those of the whole host in one
+ * place of a few megabytes, which one sandbox could fill with parts of what never becomes whole. */
 int net_rules(bool anew, struct buf *out)
 {
 	(void)buf_printf(out, "table inet atoll\n%s table inet atoll\n", anew ? "delete" : "flush");
 	(void)buf_adds(out, "table inet atoll {\n"
 			    "\tchain source {\n"
-			    "\t\ttype filter hook prerouting priority raw; policy accept;\n"
+			    "\t\ttype filter hook prerouting priority raw - 150; policy accept;\n"
 			    "\t\tiifname \"atoll*\" meta nfproto ipv6 drop\n"
+			    "\t\tiifname \"atoll*\" ip frag-off and 0x3fff != 0 drop\n"
 			    "\t\tiifname \"atoll*\" fib saddr . iif oif missing drop\n"
 			    "\t}\n"
 			    "\tchain host {\n"

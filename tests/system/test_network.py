@@ -87,6 +87,14 @@ for i in range(3000):
            + struct.pack('>I', 0xcb000000 + i) + b'\0' * 6 + gateway)
 print('sent')
 '''
+PIECES = r'''
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+mine, far = (socket.inet_aton(address) for address in sys.argv[1:])
+for i in range(2000):  # the first piece of each, and no other
+    s.sendto(struct.pack('>BBHHHBBH', 0x45, 0, 1020, i, 0x2000, 64, 17, 0) + mine + far + b'x' * 1000, (sys.argv[2], 0))
+print('sent')
+'''
 FROM = r'''
 import socket, sys
 try:
@@ -259,6 +267,14 @@ class Network(unittest.TestCase):
         known = subprocess.run(['ip', 'neighbour', 'show', 'nud', 'all'], capture_output=True, text=True, check=True)
         self.assertNotIn('203.0.', known.stdout)
         self.assertEqual(box.reaches(ONE), ONE)
+
+    def test_pieces_of_packets_do_not_fill_the_hosts_place_for_them(self):
+        box = self.box()
+        box.write('/tmp/pieces.py', PIECES.encode())
+        sent = box.run(f'python3 /tmp/pieces.py $(hostname -I) {ONE}', 'root')
+        self.assertEqual(sent.text(), 'sent\n', sent)
+        self.assertIn('FRAG: inuse 0 memory 0\n', pathlib.Path('/proc/net/sockstat').read_text())
+        self.assertEqual(box.reaches(ONE, kind='udp'), ONE)
 
     def test_no_ipv6_even_for_root_in_its_network(self):
         box = self.box(network={'denyOut': [ALL]})
