@@ -25,9 +25,9 @@ class Life(Unboxed):
 
     def test_set_timeout_shortens_and_lengthens(self):
         box = self.make()
-        box.set_timeout(6)
+        box.set_timeout(3)
         Sandbox.set_timeout(box.sandbox_id, 60)
-        time.sleep(7)
+        time.sleep(4)
         self.assertTrue(box.is_running())
         box.set_timeout(0)
         eventually(lambda: not box.is_running(), 'the end')

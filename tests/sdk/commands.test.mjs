@@ -34,7 +34,7 @@ test('an unknown program ends with 127', async () => {
 test('output arrives while the command still runs', async () => {
   const seen = []
   let first
-  await run('echo one; sleep 4; echo two', {
+  await run('echo one; sleep 2; echo two', {
     onStdout: text => {
       first ??= Date.now()
       seen.push(text)
@@ -128,7 +128,7 @@ test('a command that did not ask for stdin has none', async () => {
 })
 
 test('the time limit of a command kills it and is no exit code', async () => {
-  const error = await rejection(() => run('echo $$ >/tmp/limited; sleep 30', { timeoutMs: 5_000 }), TimeoutError)
+  const error = await rejection(() => run('echo $$ >/tmp/limited; sleep 30', { timeoutMs: 2_000 }), TimeoutError)
   assert.ok(!(error instanceof CommandExitError))
   const pid = (await run('cat /tmp/limited')).stdout.trim()
   await eventually(() => run(`kill -0 ${pid}`).then(() => false, error => error instanceof CommandExitError), 'its end')
@@ -148,7 +148,7 @@ test('a client that goes leaves its process running; another connects to it', as
 
 test('two listeners both hear the end', async () => {
   const { commands } = box.sandbox
-  const one = await commands.run('sleep 5; echo last; exit 3', { background: true })
+  const one = await commands.run('sleep 2; echo last; exit 3', { background: true })
   const two = await commands.connect(one.pid)
   const ends = await Promise.all([one, two].map(h => rejection(() => h.wait(), CommandExitError)))
   for (const end of ends) {

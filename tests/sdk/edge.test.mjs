@@ -13,7 +13,7 @@ const http = require('http')
 const server = http.createServer((q, s) => {
   if (q.url === '/slow') {
     let n = 0
-    const timer = setInterval(() => (n < 5 ? s.write('drip ' + n++ + '\\n') : (clearInterval(timer), s.end())), 1000)
+    const timer = setInterval(() => (n < 5 ? s.write('drip ' + n++ + '\\n') : (clearInterval(timer), s.end())), 400)
     return
   }
   const hash = require('crypto').createHash('sha256')

@@ -54,7 +54,7 @@ test('the list is paged, newest first', async () => {
 })
 
 test('its time ends it', async () => {
-  await withSandbox({ timeoutMs: 10_000 }, async sandbox => {
+  await withSandbox({ timeoutMs: 5_000 }, async sandbox => {
     assert.equal(await sandbox.isRunning(), true)
     await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox')
     await rejection(() => sandbox.getInfo(), SandboxNotFoundError)
@@ -63,9 +63,9 @@ test('its time ends it', async () => {
 
 test('setTimeout shortens and lengthens', async () => {
   await withSandbox({}, async sandbox => {
-    await sandbox.setTimeout(6_000)
+    await sandbox.setTimeout(3_000)
     await sandbox.setTimeout(60_000)
-    await sleep(7_000)
+    await sleep(4_000)
     assert.equal(await sandbox.isRunning(), true)
     await sandbox.setTimeout(1_000)
     await eventually(async () => !(await sandbox.isRunning()), 'the end of the sandbox')

@@ -393,8 +393,7 @@ class Gvisor(Suite, unittest.TestCase):
     def check_after_memory(self, box):
         """The limit is its whole kernel's: the sandbox ends, and its record says why."""
         wait_for(lambda: self.api.status('GET', f'/sandboxes/{box.id}') == 404)
-        log = json.dumps(self.api.ok('GET', f'/v2/sandboxes/{box.id}/logs'))
-        self.assertIn('memory limit', log)
+        wait_for(lambda: 'memory limit' in json.dumps(self.api.ok('GET', f'/v2/sandboxes/{box.id}/logs')))
 
 
 class Runc(Suite, unittest.TestCase):

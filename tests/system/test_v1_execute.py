@@ -241,11 +241,11 @@ class Commands(Case):
 
     def test_timeout_ends_the_whole_group(self):
         began = time.monotonic()
-        got = self.run_in(self.sandbox, 'echo here; (trap "" TERM; sleep 77) & sleep 77', timeout_ms=4000)
+        got = self.run_in(self.sandbox, 'echo here; (trap "" TERM; sleep 77) & sleep 77', timeout_ms=2000)
         self.assertLess(time.monotonic() - began, 40)
         self.assertEqual((got['ended_by'], got['signal'], got['exit_code'], got['stdout']),
                          ('timeout', 'SIGKILL', None, 'here\n'))
-        self.assertIn('4000 ms', got['ended_why'])
+        self.assertIn('2000 ms', got['ended_why'])
         self.no_sleep_is_left(self.sandbox)
 
     def test_cancel(self):
@@ -299,7 +299,7 @@ class Commands(Case):
                          b''.join(b'%d\n' % i for i in range(1, 31)))
 
     def test_cancel_in_a_paused_sandbox(self):
-        started = self.run_in(self.sandbox, 'sleep 10; exit 6', background=True, status=202)
+        started = self.run_in(self.sandbox, 'sleep 4; exit 6', background=True, status=202)
         self.api.ask('POST', f'/sandboxes/{self.sandbox}/pause', {})
         answer = self.api.call('POST', f"/sandboxes/{self.sandbox}/executions/{started['execution']}/cancel", {})
         self.assertEqual((answer.status, answer.json()['code']), (409, 'sandbox_paused'))
@@ -345,7 +345,7 @@ class Stopping(Case):
         link, response = self.stream('GET', f"/sandboxes/{sandbox}/executions/{started['execution']}/stream")
         self.addCleanup(link.close)
         waiting = threading.Thread(target=self.api.call,
-                                   args=('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'sleep 5; echo late'}))
+                                   args=('POST', f'/sandboxes/{sandbox}/execute', {'shell': 'sleep 3; echo late'}))
         waiting.start()
         response.readline()
         deadline = time.monotonic() + 60
@@ -380,7 +380,7 @@ class Streams(Case):
 
     def test_events_as_they_happen(self):
         link, response = self.stream('POST', f'/sandboxes/{self.sandbox}/execute',
-                                     {'shell': 'echo one; sleep 5; echo two >&2; exit 4', 'stream': True})
+                                     {'shell': 'echo one; sleep 3; echo two >&2; exit 4', 'stream': True})
         self.addCleanup(link.close)
         self.assertEqual(response.headers['Content-Type'], 'text/event-stream')
         came, got = [], []
@@ -769,7 +769,7 @@ class CrashPoints(Case):
 
 
 class Runs(Case):
-    OPTIONS = ('--stop-sandboxes', '--artifact-retention', '15', '--artifact-mb', '1')
+    OPTIONS = ('--stop-sandboxes', '--artifact-retention', '8', '--artifact-mb', '1')
 
     def sandboxes(self):
         return self.api.ask('GET', '/sandboxes')['items']
@@ -814,7 +814,7 @@ class Runs(Case):
         got = self.api.ask('POST', '/run', {'shell': 'echo x > /tmp/x', 'artifacts': ['/tmp/x']})
         where = self.server.data / 'state/artifacts' / got['artifacts'][0]['id']
         self.assertTrue(where.exists())
-        time.sleep(15.5)
+        time.sleep(8.5)
         self.assertEqual(self.api.call('GET', f"/artifacts/{got['artifacts'][0]['id']}").status, 404)
 
     def test_too_large_is_left_out(self):
@@ -828,7 +828,7 @@ class Runs(Case):
         self.assertNotIn(1048577, [path.stat().st_size for path in kept])
 
     def test_as_a_stream(self):
-        link, response = self.stream('POST', '/run', {'shell': 'echo a; sleep 4; echo b; echo c > /tmp/c',
+        link, response = self.stream('POST', '/run', {'shell': 'echo a; sleep 2; echo b; echo c > /tmp/c',
                                                       'artifacts': ['/tmp/c'], 'stream': True})
         self.addCleanup(link.close)
         got = list(events(response))
