@@ -559,7 +559,7 @@ TEST(what_is_old_is_forgotten_but_for_the_newest)
 	ASSERT_EQ(rig_open(&rig, &e), 0);
 	add_old(&rig, 1200); /* more than are taken off at once */
 	wait_for_head(&rig, 1200);
-	observe_feed_forget(rig.feed, 2);
+	observe_feed_forget(rig.feed, 1);
 	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
 		run_for(&rig, 20);
 	run_for(&rig, 300);
@@ -580,7 +580,7 @@ TEST(what_is_young_stays_and_holds_what_is_behind_it)
 	add_old(&rig, 7);
 	wait_for_head(&rig, 10);
 	observe_feed_forget(rig.feed, 1);
-	run_for(&rig, 3500);
+	run_for(&rig, 2500);
 	ASSERT_EQ(count_stored(&rig), 10);
 }
 
@@ -596,7 +596,7 @@ TEST(readers_from_before_hear_what_was_forgotten)
 	/* Another feed, with nothing of it in memory. */
 	rig.feed = observe_feed_free(rig.feed);
 	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
-	observe_feed_forget(rig.feed, 2);
+	observe_feed_forget(rig.feed, 1);
 	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
 		run_for(&rig, 20);
 	sink_open(&rig, &late, 7, (struct observe_filter){ 0 });
