@@ -10,7 +10,7 @@
 #include <linux/filter.h>
 
 enum {
-	FILTER_MAX_INSNS = 400,
+	FILTER_MAX_INSNS = 512,
 	FILTER_MAX_STARTS = 180,
 	/* The newest call that was looked at when the tables were written (removexattrat). Numbers
 	 * from pidfd_send_signal on are the same on every architecture. */
@@ -27,6 +27,21 @@ enum filter_verdict {
 	FILTER_PERSONALITY, /* allowed for the usual ones */
 	FILTER_SOCKET,      /* allowed for the usual families */
 	FILTER_IOCTL,       /* allowed but for typing into a terminal */
+	/* For sandboxes. "Asked for" means that the listener of filter_load_asking decides. */
+	FILTER_NOTHING,       /* not made, and answered as if it were */
+	FILTER_OWN_SOCKET,    /* allowed where the kernel charges its memory, else asked for */
+	FILTER_PAIR,          /* allowed for Unix sockets */
+	FILTER_SOCKET_OPTION, /* allowed but for what takes memory outside of limits; some is asked
+			       * for
+			       */
+	FILTER_FILE,          /* fcntl: allowed but for locks of open files, which name no owner */
+	FILTER_PRCTL,         /* allowed but for scheduling by core; own filters are asked for */
+	FILTER_OWN_FILTER,    /* seccomp: own filters are asked for */
+	FILTER_MAP,           /* mmap: allowed but for huge pages, which no limit counts */
+	FILTER_MEMORY_FILE,   /* memfd_create: the same */
+	FILTER_SEGMENT,       /* shmget: the same */
+	FILTER_PLACE,         /* fallocate: only gives room back */
+	FILTER_PLACE_IOCTL,   /* ioctl: allowed but for what takes room as fallocate does */
 };
 
 /* From `number` up to the next start's, calls get `verdict`. */
@@ -49,3 +64,6 @@ size_t filter_build(const struct filter_rule *rules, size_t n,
 	struct sock_filter out[FILTER_MAX_INSNS]);
 /* Puts it on every thread of this process and all it will start. There is no way back. */
 int filter_load(struct sock_filter *filter, size_t n, struct err *e);
+/* The same for this thread, and a descriptor (CLOEXEC) on which calls are asked for: until somebody
+ * answers there (SECCOMP_IOCTL_NOTIF_RECV), they wait. */
+int filter_load_asking(struct sock_filter *filter, size_t n, int *ret_fd, struct err *e);
