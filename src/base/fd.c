@@ -97,6 +97,21 @@ int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, str
 	return r < 0 ? err_sys(e, r, "write %s", name) : 0;
 }
 
+int file_open_own(int dir_fd, const char *name, uid_t owner, struct err *e)
+{
+	cleanup_close int fd =
+		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 && errno != ELOOP)
+		return err_sys(e, -errno, "open %s", name);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != owner ||
+		st.st_nlink != 1)
+		return err_set(e, -EPERM, "%s is not a plain file of user %u's alone", name,
+			(unsigned)owner);
+	return TAKE_FD(fd);
+}
+
 int dir_make(int dir_fd, const char *name, mode_t mode, struct err *e)
 {
 	if (mkdirat(dir_fd, name, mode) < 0 && errno != EEXIST)

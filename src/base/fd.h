@@ -18,6 +18,10 @@ int file_write(int dir_fd, const char *name, struct str text,
 	struct err *e); /* existing, e.g. sysfs */
 /* Written beside and renamed over, so a reader sees the old or the new text, never half. */
 int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e);
+/* Opens for reading a file of that user's alone: what has this name may be a link, a pipe that
+ * never ends, or another's file under a second name, where somebody else can write in the
+ * directory. -EPERM: it is none of his plain files. */
+int file_open_own(int dir_fd, const char *name, uid_t owner, struct err *e);
 int dir_make(int dir_fd, const char *name, mode_t mode, struct err *e); /* fine if it is there */
 /* Whatever modes are set inside and however deep it is, also while somebody still writes there,
  * within reason; never leaves its file system. Fine if there is nothing. */

@@ -286,6 +286,35 @@ static int make_deep(int dir_fd, int depth)
 	return r;
 }
 
+TEST(only_a_plain_file_of_its_owner_is_opened_as_his_own)
+{
+	static const struct {
+		const char *name;
+		int code;
+	} cases[] = { { "none", -ENOENT }, { "link", -EPERM }, { "pipe", -EPERM },
+		{ "directory", -EPERM }, { "twice", -EPERM } };
+	char dir[] = "/tmp/test-own-XXXXXX";
+	cleanup_close int dir_fd = -EBADF, fd = -EBADF;
+	int r[ARRAY_SIZE(cases)], others;
+
+	ASSERT(mkdtemp(dir));
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_EQ(file_replace(dir_fd, "plain", STR("x"), 0600, NULL), 0);
+	ASSERT_EQ(file_replace(dir_fd, "twice", STR("x"), 0600, NULL), 0);
+	ASSERT(linkat(dir_fd, "twice", dir_fd, "other", 0) == 0);
+	ASSERT(symlinkat("plain", dir_fd, "link") == 0);
+	ASSERT(mkfifoat(dir_fd, "pipe", 0600) == 0 && mkdirat(dir_fd, "directory", 0700) == 0);
+	fd = file_open_own(dir_fd, "plain", geteuid(), NULL);
+	others = file_open_own(dir_fd, "plain", geteuid() + 1, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		r[i] = file_open_own(dir_fd, cases[i].name, geteuid(), NULL);
+	(void)dir_remove_tree(AT_FDCWD, dir, NULL);
+	ASSERT(fd >= 0);
+	ASSERT_EQ(others, -EPERM);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		ASSERT_EQ(r[i], cases[i].code);
+}
+
 TEST(a_tree_of_any_depth_is_removed_at_once_or_bit_by_bit)
 {
 	char path[] = "/tmp/atoll-test-XXXXXX";

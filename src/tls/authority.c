@@ -242,12 +242,13 @@ static int parse(struct tls_authority *a, struct str text, struct err *e)
 static int load(struct tls_authority *a, int dir_fd, const char *file, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(FILE_MAX_BYTES);
-	int r = file_read(dir_fd, file, &text, e);
+	cleanup_close int fd = file_open_own(dir_fd, file, geteuid(), e);
+	int r;
 
-	if (r == -ENOENT)
-		return make(a, dir_fd, file, e);
-	if (r >= 0)
-		r = parse(a, buf_str(&text), e);
+	if (fd < 0)
+		return fd == -ENOENT ? make(a, dir_fd, file, e) : fd;
+	r = fd_read_all(fd, &text);
+	r = r < 0 ? err_sys(e, r, "read it") : parse(a, buf_str(&text), e);
 	if (text.p)
 		explicit_bzero(text.p, text.n);
 	return r;

@@ -315,4 +315,7 @@ TEST(it_stays_the_same_and_its_file_is_nobodys_business)
 	ASSERT_EQ(file_replace(rig.dir_fd, "authority", STR("nonsense"), 0600, NULL), 0);
 	ASSERT_EQ(tls_authority_open(rig.dir_fd, "authority", &again, &e), -EINVAL);
 	ASSERT(strstr(e.msg, "damaged"));
+	ASSERT(unlinkat(rig.dir_fd, "authority", 0) == 0 &&
+		mkfifoat(rig.dir_fd, "authority", 0600) == 0);
+	ASSERT_EQ(tls_authority_open(rig.dir_fd, "authority", &again, &e), -EPERM);
 }

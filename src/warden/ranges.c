@@ -90,17 +90,13 @@ int ranges_parse(struct str bytes, struct ranges *ret)
 int ranges_read(int dir_fd, struct ranges *ret, struct err *e)
 {
 	CLEANUP(buf_done) struct buf bytes = BUF_INIT(sizeof(struct head) + sizeof ret->v + 1);
-	cleanup_close int fd = openat(dir_fd, FILE_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
+	struct err why = { 0 };
+	cleanup_close int fd = file_open_own(dir_fd, FILE_NAME, 0, &why);
 	int r;
 
 	ret->flags = ret->n = 0;
-	if (fd < 0 && errno == ENOENT)
-		return 0;
 	if (fd < 0)
-		return err_sys(e, -errno, "open " FILE_NAME);
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != 0 || st.st_nlink != 1)
-		return err_set(e, -EPERM, FILE_NAME " is not a file of the warden's");
+		return fd == -ENOENT ? 0 : err_set(e, fd, "%s", why.msg);
 	r = fd_read_all(fd, &bytes);
 	if (r >= 0)
 		r = ranges_parse(buf_str(&bytes), ret);
