@@ -1,4 +1,5 @@
 #include "base/base.h"
+#include "base/process.h"
 
 #include "test.h"
 
@@ -368,4 +369,15 @@ TEST(what_is_old_is_said_by_a_clock_that_was_left_alone)
 	past.since_ms -= 61 * 1000;
 	ASSERT_EQ(time_past_us(&past, 86400), 0);
 	ASSERT(time_past_us(&past, 60) != 0);
+}
+
+TEST(a_process_is_known_by_its_start_time)
+{
+	uint64_t one = 0, two = 0;
+
+	ASSERT_EQ(process_start_time(getpid(), &one), 0);
+	ASSERT_EQ(process_start_time(getpid(), &two), 0);
+	ASSERT(one > 0);
+	ASSERT_EQ(one, two);
+	ASSERT(process_start_time(0x3fffffff, &one) < 0);
 }

@@ -200,17 +200,6 @@ TEST(state_files_of_any_other_form_are_refused)
 		ASSERT_EQ(state_parse(str_of(bad[i]), &got), -EINVAL);
 }
 
-TEST(a_process_is_known_by_its_start_time)
-{
-	uint64_t one = 0, two = 0;
-
-	ASSERT_EQ(process_start_time(getpid(), &one), 0);
-	ASSERT_EQ(process_start_time(getpid(), &two), 0);
-	ASSERT(one > 0);
-	ASSERT_EQ(one, two);
-	ASSERT(process_start_time(0x3fffffff, &one) < 0);
-}
-
 TEST(paths_do_not_leave_their_directory)
 {
 	cleanup_close int dir = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
