@@ -13,7 +13,9 @@ enum fault {
 	FAULT_CREATE_EVERY, /* of a runtime's creations each so manieth fails; 0: none */
 	FAULT_CREATE_ERRNO, /* with this; 0: EIO */
 	FAULT_GUEST_DEAF,   /* 1: what guests answer to the server's own questions is not heard */
-	FAULT_CARE_MS, /* guests are asked, and sandboxes looked after, so often; 0: as usual */
+	FAULT_CARE_MS,    /* guests are asked, and sandboxes looked after, so often; 0: as usual */
+	FAULT_SYNC_ERRNO, /* files of artifacts cannot be written out: this; 0: they can */
+	FAULT_JOB_MS,     /* jobs that are somebody's take so much longer */
 	FAULTS,
 };
 

@@ -1,6 +1,7 @@
 /* The job pool: the only place with threads and locks. Each lane is a queue of its own whose head
  * runs on at most one thread at a time, and so is what belongs to no lane, on a few. There are
  * threads for all of them together: no queue waits for another. Results return over an eventfd. */
+#include "base/fault.h"
 #include "loop/loop-internal.h"
 
 #include <signal.h>
@@ -9,6 +10,7 @@
 struct job {
 	struct list node;
 	int lane;
+	char owner[LOOP_OWNER_SIZE]; /* empty: nobody */
 	loop_work_fn work;
 	done_fn done;
 	void *arg;
@@ -32,6 +34,7 @@ struct job_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct job_queue queues[LOOP_LANES + 1]; /* the last: of no lane */
+	struct list running;                     /* of those that have an owner */
 	struct list finished;                    /* for the loop */
 	bool stopping;
 	int idle;
@@ -42,17 +45,43 @@ static struct job_queue *queue_of(struct job_pool *pool, int lane)
 	return &pool->queues[lane == LOOP_ANY ? LOOP_LANES : lane];
 }
 
+/* What a job waits for may be held up by its owner for as long as he likes, a file that he writes
+ * to for one: others must not wait with him. */
+static bool has_its_part(const struct job_pool *pool, const struct job *job)
+{
+	int n = 0;
+
+	if (!job->owner[0])
+		return false;
+	LIST_EACH(&pool->running, node)
+	n += strcmp(container_of(node, struct job, node)->owner, job->owner) == 0;
+	return n >= LOOP_ANY_THREADS / 2;
+}
+
+static struct job *first_of(const struct job_pool *pool, const struct job_queue *q)
+{
+	LIST_EACH(&q->jobs, node)
+	{
+		struct job *job = container_of(node, struct job, node);
+
+		if (!has_its_part(pool, job))
+			return job;
+	}
+	return NULL;
+}
+
 /* The oldest of a queue that may run now; called with the lock held, as the next. */
 static struct job *next_job(struct job_pool *pool)
 {
 	for (int i = 0; i <= LOOP_LANES; i++) {
 		struct job_queue *q = &pool->queues[i];
-		struct job *job;
+		struct job *job = q->busy < q->most ? first_of(pool, q) : NULL;
 
-		if (q->n == 0 || q->busy == q->most)
+		if (!job)
 			continue;
-		job = container_of(q->jobs.next, struct job, node);
 		list_remove(&job->node);
+		if (job->owner[0])
+			list_append(&pool->running, &job->node);
 		q->n--;
 		q->busy++;
 		return job;
@@ -74,9 +103,12 @@ static void run_job(struct job_pool *pool, struct job *job)
 	uint64_t one = 1;
 
 	(void)pthread_mutex_unlock(&pool->lock);
+	if (job->owner[0] && fault_value(FAULT_JOB_MS) > 0)
+		(void)usleep((useconds_t)fault_value(FAULT_JOB_MS) * 1000);
 	job->r = job->work(job->arg, &job->e);
 	(void)pthread_mutex_lock(&pool->lock);
 	queue_of(pool, job->lane)->busy--;
+	list_remove(&job->node);
 	(void)pthread_cond_signal(&pool->wake); /* the queue's next may wait for us */
 	list_append(&pool->finished, &job->node);
 	(void)!write(pool->event_fd, &one, sizeof one);
@@ -141,11 +173,12 @@ static struct job_pool *pool_new(struct loop *loop)
 	struct err e;
 
 	pool->loop = loop;
+	list_init(&pool->running);
+	list_init(&pool->finished);
 	for (int i = 0; i <= LOOP_LANES; i++) {
 		list_init(&pool->queues[i].jobs);
 		pool->queues[i].most = i < LOOP_LANES ? 1 : LOOP_ANY_THREADS;
 	}
-	list_init(&pool->finished);
 	(void)pthread_mutex_init(&pool->lock, NULL);
 	(void)pthread_cond_init(&pool->wake, NULL);
 	pool->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -170,19 +203,18 @@ static void pool_grow(struct job_pool *pool)
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-void loop_job(struct loop *loop, int lane, loop_work_fn work, done_fn done, void *arg)
+static void give(struct loop *loop, struct job *job)
 {
-	struct job *job = XNEW(struct job);
 	struct job_pool *pool;
 
-	assert(lane >= LOOP_ANY && lane < LOOP_LANES);
+	assert(job->lane >= LOOP_ANY && job->lane < LOOP_LANES);
 	if (!loop->pool)
 		loop->pool = pool_new(loop);
 	pool = loop->pool;
-	*job = (struct job){ .lane = lane, .work = work, .done = done, .arg = arg };
+	list_init(&job->node);
 	(void)pthread_mutex_lock(&pool->lock);
-	list_append(&queue_of(pool, lane)->jobs, &job->node);
-	queue_of(pool, lane)->n++;
+	list_append(&queue_of(pool, job->lane)->jobs, &job->node);
+	queue_of(pool, job->lane)->n++;
 	if (pool->idle < count_ready(pool))
 		pool_grow(pool);
 	(void)pthread_cond_signal(&pool->wake);
@@ -190,6 +222,24 @@ void loop_job(struct loop *loop, int lane, loop_work_fn work, done_fn done, void
 	if (pool->n_threads == 0)
 		run_job(pool, next_job(pool));
 	(void)pthread_mutex_unlock(&pool->lock);
+}
+
+void loop_job(struct loop *loop, int lane, loop_work_fn work, done_fn done, void *arg)
+{
+	struct job *job = XNEW(struct job);
+
+	*job = (struct job){ .lane = lane, .work = work, .done = done, .arg = arg };
+	give(loop, job);
+}
+
+void loop_job_for(struct loop *loop, const char *owner, loop_work_fn work, done_fn done, void *arg)
+{
+	struct job *job = XNEW(struct job);
+
+	assert(strlen(owner) < sizeof job->owner);
+	*job = (struct job){ .lane = LOOP_ANY, .work = work, .done = done, .arg = arg };
+	(void)snprintf(job->owner, sizeof job->owner, "%s", owner);
+	give(loop, job);
 }
 
 void loop_pool_free(struct loop *loop)

@@ -101,3 +101,9 @@ enum {
 };
 typedef int (*loop_work_fn)(void *arg, struct err *e);
 void loop_job(struct loop *loop, int lane, loop_work_fn work, done_fn done, void *arg);
+/* As LOOP_ANY, for work that waits for what somebody may keep busy: of one owner's no more than
+ * half of what runs at once, however many wait. "": nobody's in particular. */
+enum {
+	LOOP_OWNER_SIZE = 40,
+};
+void loop_job_for(struct loop *loop, const char *owner, loop_work_fn work, done_fn done, void *arg);

@@ -257,6 +257,53 @@ TEST(a_lane_does_not_wait_for_long_jobs_of_others)
 	(void)close(c.pipe[1]);
 }
 
+static void write_later(void *arg)
+{
+	struct crowd *c = arg;
+
+	if (write(c->pipe[1], "x", 1) != 1)
+		loop_stop(c->loop);
+}
+
+TEST(jobs_and_what_they_defer_are_finished_after_the_loop)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct crowd c = { .waiting = 1 };
+	struct loop_task task = { 0 };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	ASSERT_EQ(loop_finish_jobs(loop, time_now_ms()), 0); /* none yet */
+	c.loop = loop;
+	ASSERT_EQ(pipe(c.pipe), 0);
+	loop_job_for(loop, "slow", work_long, long_done, &c);
+	ASSERT_EQ(loop_finish_jobs(loop, time_now_ms() + 20), -ETIMEDOUT);
+	ASSERT_EQ(c.waiting, 1);
+	loop_defer(loop, &task, write_later, &c);
+	ASSERT_EQ(loop_finish_jobs(loop, time_now_ms() + 60000), 0);
+	ASSERT_EQ(c.waiting, 0);
+	(void)close(c.pipe[0]);
+	(void)close(c.pipe[1]);
+}
+
+TEST(who_waits_for_a_long_time_leaves_others_theirs)
+{
+	CLEANUP(loop_freep) struct loop *loop = NULL;
+	struct crowd c = { .waiting = CROWD };
+	struct err e;
+
+	ASSERT_EQ(loop_new(&loop, &e), 0);
+	c.loop = loop;
+	ASSERT_EQ(pipe(c.pipe), 0);
+	for (int i = 0; i < CROWD; i++)
+		loop_job_for(loop, "slow", work_long, long_done, &c);
+	loop_job_for(loop, "quick", work_short, short_done, &c);
+	ASSERT_EQ(loop_run(loop, &e), 0);
+	ASSERT_EQ(c.waiting, 0);
+	(void)close(c.pipe[0]);
+	(void)close(c.pipe[1]);
+}
+
 static void on_usr1(void *arg, int signo)
 {
 	struct trace *t = arg;

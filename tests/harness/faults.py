@@ -3,7 +3,7 @@ import pathlib
 import struct
 import time
 
-NAMES = ('clock_us', 'create_every', 'create_errno', 'guest_deaf', 'care_ms')
+NAMES = ('clock_us', 'create_every', 'create_errno', 'guest_deaf', 'care_ms', 'sync_errno', 'job_ms')
 
 
 class Faults:
