@@ -4,6 +4,7 @@
 #include "base/fault.h"
 #include "loop/loop-internal.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 
@@ -240,6 +241,33 @@ void loop_job_for(struct loop *loop, const char *owner, loop_work_fn work, done_
 	*job = (struct job){ .lane = LOOP_ANY, .work = work, .done = done, .arg = arg };
 	(void)snprintf(job->owner, sizeof job->owner, "%s", owner);
 	give(loop, job);
+}
+
+static bool is_busy(struct job_pool *pool)
+{
+	bool is_any;
+
+	(void)pthread_mutex_lock(&pool->lock);
+	is_any = !list_empty(&pool->finished);
+	for (int i = 0; i <= LOOP_LANES; i++)
+		is_any |= pool->queues[i].n > 0 || pool->queues[i].busy > 0;
+	(void)pthread_mutex_unlock(&pool->lock);
+	return is_any;
+}
+
+int loop_pool_wait(struct loop *loop, int64_t until_ms)
+{
+	int64_t left_ms = MAX(until_ms - time_now_ms(), 0);
+	struct pollfd one = { .events = POLLIN };
+
+	if (!loop->pool || !is_busy(loop->pool))
+		return 0;
+	one.fd = loop->pool->event_fd;
+	if (left_ms == 0)
+		return -ETIMEDOUT;
+	if (poll(&one, 1, (int)MIN(left_ms, 60000)) > 0)
+		on_finished(loop->pool, POLLIN);
+	return 1;
 }
 
 void loop_pool_free(struct loop *loop)

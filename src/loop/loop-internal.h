@@ -39,4 +39,6 @@ struct loop {
 
 int64_t loop_timers_next(const struct loop *loop); /* -1: none */
 void loop_timers_run(struct loop *loop);
+/* Until some that were under way have ended, and were told: 1. 0: none are. -ETIMEDOUT. */
+int loop_pool_wait(struct loop *loop, int64_t until_ms);
 void loop_pool_free(struct loop *loop);

@@ -93,6 +93,18 @@ int loop_run(struct loop *loop, struct err *e)
 	return 0;
 }
 
+int loop_finish_jobs(struct loop *loop, int64_t until_ms)
+{
+	int r;
+
+	do {
+		loop->now_ms = time_now_ms();
+		run_tasks(loop);
+		r = loop_pool_wait(loop, until_ms);
+	} while (r > 0);
+	return r;
+}
+
 int loop_io_add(struct loop *loop, struct loop_io *io, int fd, uint32_t events, loop_io_fn fn,
 	void *arg, struct err *e)
 {

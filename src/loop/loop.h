@@ -21,6 +21,9 @@ struct loop *loop_free(struct loop *loop);
 DEFINE_CLEANUP(struct loop, loop_free)
 int loop_run(struct loop *loop, struct err *e); /* until loop_stop */
 void loop_stop(struct loop *loop);
+/* After loop_run: waits for all jobs, tells whoever asked for them, and runs what they defer.
+ * -ETIMEDOUT: some are still under way. */
+int loop_finish_jobs(struct loop *loop, int64_t until_ms);
 /* Monotonic ms, read once a turn: cheap, and the same for all callbacks of the turn. */
 int64_t loop_now_ms(const struct loop *loop);
 
