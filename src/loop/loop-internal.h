@@ -17,6 +17,7 @@ struct job_pool;
 struct loop {
 	int epoll_fd;
 	int64_t now_ms;
+	uint64_t turn;
 	bool stopping;
 
 	struct epoll_event batch[LOOP_BATCH];

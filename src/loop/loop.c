@@ -35,6 +35,11 @@ int64_t loop_now_ms(const struct loop *loop)
 	return loop->now_ms;
 }
 
+uint64_t loop_turn(const struct loop *loop)
+{
+	return loop->turn;
+}
+
 void loop_stop(struct loop *loop)
 {
 	loop->stopping = true;
@@ -79,6 +84,7 @@ int loop_run(struct loop *loop, struct err *e)
 		if (n < 0 && errno != EINTR)
 			return err_sys(e, -errno, "epoll_wait");
 		loop->now_ms = time_now_ms();
+		loop->turn++;
 		loop->batch_n = MAX(n, 0);
 		for (loop->batch_at = 0; loop->batch_at < loop->batch_n; loop->batch_at++) {
 			struct loop_io *io = loop->batch[loop->batch_at].data.ptr;

@@ -26,6 +26,8 @@ void loop_stop(struct loop *loop);
 int loop_finish_jobs(struct loop *loop, int64_t until_ms);
 /* Monotonic ms, read once a turn: cheap, and the same for all callbacks of the turn. */
 int64_t loop_now_ms(const struct loop *loop);
+/* Which turn this is, so that somebody can have his share of each. */
+uint64_t loop_turn(const struct loop *loop);
 
 /* Readiness of a descriptor (level-triggered). The fd stays the caller's. EPOLLERR and EPOLLHUP are
  * always reported. Removing is allowed at any time, also from a callback of the same batch: an io
