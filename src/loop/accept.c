@@ -9,6 +9,7 @@ enum {
 	ACCEPT_TURN = 64,       /* connections taken before others have their turn */
 	ACCEPT_PAUSE_MS = 100,  /* when descriptors have run out: they come back as others leave */
 	KEEPALIVE_SECONDS = 60, /* finds clients that vanished from the network */
+	UNSENT_BYTES = 128 << 10,
 };
 
 static void on_pause_over(void *arg)
@@ -36,6 +37,8 @@ static bool accept_one(struct loop_listener *l)
 		l->fn(l->arg, fd, &peer);
 		return l->fd >= 0;
 	}
+	if (errno == EMFILE && l->make_room && l->make_room(l->arg))
+		return true;
 	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
 		pause_accepting(l);
 		return false;
@@ -51,14 +54,17 @@ static void on_accept(void *arg, uint32_t events)
 			return;
 }
 
-/* Accepted sockets inherit these from the listening one, which saves a call for each. */
+/* Accepted sockets inherit these from the listening one, which saves a call for each. What waits
+ * behind the client's window waits where it is counted, not in the kernel, which would take
+ * megabytes of it for a client that reads nothing. */
 static void set_inherited_options(int fd)
 {
-	int on = 1, seconds = KEEPALIVE_SECONDS;
+	int on = 1, seconds = KEEPALIVE_SECONDS, unsent = UNSENT_BYTES;
 
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	(void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 }
 
 int loop_listener_take(struct loop *loop, struct loop_listener *l, int fd, loop_accept_fn fn,

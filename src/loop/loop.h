@@ -71,6 +71,8 @@ struct loop_listener {
 	struct loop_io io;
 	struct loop_timer pause;
 	loop_accept_fn fn;
+	/* Descriptors have run out: may free one and say so. NULL, or false: it rests a moment. */
+	bool (*make_room)(void *arg);
 	void *arg;
 	int fd; /* -EBADF: closed */
 };
