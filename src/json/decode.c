@@ -389,6 +389,11 @@ static int say_where(struct err *e, int r, const char *where)
 	return r < 0 && *where ? err_wrap(e, r, "%s", where) : r;
 }
 
+int json_check(struct str text, size_t max_values, struct err *e)
+{
+	return json_node_check(text, max_values, e);
+}
+
 int json_decode(struct arena *a, struct str text, const struct json_shape *shape, void *out,
 	struct err *e)
 {

@@ -95,6 +95,9 @@ int json_decode(struct arena *a, struct str text, const struct json_shape *shape
 /* The same for an array of objects at the top. */
 int json_decode_list(struct arena *a, struct str text, const struct json_shape *shape,
 	struct json_list *out, struct err *e);
+/* Whether it is within bounds, without building anything: -EINVAL. For who has less time than
+ * json_decode may take, which is about a second for the most that it takes. */
+int json_check(struct str text, size_t max_values, struct err *e);
 /* A TOML subset, decoded by the same tables: comments, `key = value`, [table], basic "strings" with
  * escapes, 'literal strings', integers, booleans, one-line arrays of strings. Errors name the line.
  */

@@ -5,7 +5,7 @@
 /* A look at the brackets before anything is built: jansson itself allows 2,048 levels, and a tree
  * is many times its text. Where the text is malformed, jansson stops at or before the place where
  * the two readings part, so the bounds hold for whatever it builds. */
-static int check_bounds(struct str text, struct err *e)
+int json_node_check(struct str text, size_t max_values, struct err *e)
 {
 	size_t depth = 0, values = 1;
 	bool in_string = false;
@@ -26,8 +26,8 @@ static int check_bounds(struct str text, struct err *e)
 				return err_set(e, -EINVAL, "nested deeper than %d", JSON_MAX_DEPTH);
 		} else if (c == '}' || c == ']') {
 			depth -= depth > 0;
-		} else if (c == ',' && ++values > JSON_MAX_VALUES) {
-			return err_set(e, -EINVAL, "more than %d values", JSON_MAX_VALUES);
+		} else if (c == ',' && ++values > max_values) {
+			return err_set(e, -EINVAL, "more than %zu values", max_values);
 		}
 	}
 	return 0;
@@ -52,7 +52,7 @@ int json_node_parse(struct str text, struct json_t **ret, struct err *e)
 	json_t *root;
 	int r;
 
-	r = check_bounds(text, e);
+	r = json_node_check(text, JSON_MAX_VALUES, e);
 	if (r < 0)
 		return r;
 	root = json_loadb(text.p ? text.p : "", text.n, JSON_REJECT_DUPLICATES, &error);

@@ -25,6 +25,7 @@ enum json_node_kind {
 };
 
 /* ---- reading ---- */
+int json_node_check(struct str text, size_t max_values, struct err *e); /* as json_check */
 int json_node_parse(struct str text, struct json_t **ret, struct err *e);
 struct json_t *json_node_free(struct json_t *node);
 DEFINE_CLEANUP(struct json_t, json_node_free)
