@@ -1,9 +1,11 @@
 /* Calls on their way from the loop to a connection and back.
  *
  * Everything here is the loop's. A connection is lent to one lane of jobs at a time, so nothing is
- * shared and nothing is locked. What writes goes to one connection in the order it came: readers of
- * the event log never see a number before the one below it. A few are given to the lane ahead, so
- * that its thread never waits for the loop. What reads goes to whichever connection is free.
+ * shared and nothing is locked. What writes goes to one connection, one after the other: readers of
+ * the event log never see a number before the one below it. Teams have their turns, so that one
+ * with much to write keeps no other waiting; within a team, and of what is no team's, it is the
+ * order in which it came. A few are given to the lane ahead, so that its thread never waits for the
+ * loop. What reads goes to whichever connection is free.
  *
  * When the database is away, calls wait here and not on threads: what was not begun goes back to
  * the front, one try is made now and then, and who has waited too long is told so. */
@@ -13,8 +15,10 @@ enum {
 	WRITE_LANE = 0,
 	FIRST_READ_LANE = 4,
 	AHEAD = 16,            /* writes given to the lane */
+	AHEAD_OF_ONE = 4,      /* of one team, which others wait for */
 	WAIT_MS = 10000,       /* how long a call may wait for its turn */
 	MAX_WAITING = 4096,    /* of each kind; more would only wait in vain */
+	MAX_OF_ONE = 1024,     /* of them one team's */
 	MAX_RECORDS = 1 << 16, /* these cannot be asked for again, so they may be many */
 	AGAIN_MS = 100,        /* the first try of a database that is away; doubles ... */
 	MAX_AGAIN_MS = 2000,   /* ... up to this */
@@ -28,8 +32,19 @@ enum call_kind {
 	CALL_READ,
 };
 
+/* A team that has calls here, or in the lane: in turn while some wait. */
+struct store_turn {
+	char team_id[STORE_TEAM_SIZE]; /* empty: nobody in particular */
+	struct list node;              /* in the queue's turns */
+	struct list calls;
+	size_t n, ahead; /* of them wait; are in the lane */
+	size_t users;    /* all of its calls, until they end */
+};
+
 struct store_call {
 	struct list node;
+	struct list in_turn; /* of the team's */
+	struct store_turn *turn;
 	struct store *store;
 	struct store_lane *lane; /* while it is there */
 	enum call_kind kind;
@@ -48,6 +63,75 @@ static void dispatch(struct store *store);
 static struct store_queue *queue_of(const struct store_call *call)
 {
 	return call->kind == CALL_READ ? &call->store->reads : &call->store->writes;
+}
+
+/* ---- whose turn it is ---- */
+
+static struct store_turn *turn_of(struct store_queue *queue, const char *team_id)
+{
+	struct store_turn *turn = map_get(&queue->by_team, str_of(team_id));
+
+	if (turn) {
+		turn->users++;
+		return turn;
+	}
+	turn = XNEW(struct store_turn);
+	(void)snprintf(turn->team_id, sizeof turn->team_id, "%s", team_id);
+	list_init(&turn->node);
+	list_init(&turn->calls);
+	turn->users = 1;
+	(void)map_put(&queue->by_team, str_of(turn->team_id), turn);
+	return turn;
+}
+
+static void turn_unref(struct store_queue *queue, struct store_turn *turn)
+{
+	if (--turn->users)
+		return;
+	(void)map_remove(&queue->by_team, str_of(turn->team_id));
+	free(turn);
+}
+
+/* Among the team's, before what came later. */
+static void turn_add(struct store_queue *queue, struct store_call *call)
+{
+	struct store_turn *turn = call->turn;
+	struct list *place = turn->calls.prev;
+
+	while (place != &turn->calls &&
+		container_of(place, struct store_call, in_turn)->number > call->number)
+		place = place->prev;
+	list_append(place->next, &call->in_turn);
+	if (turn->n++ == 0)
+		list_append(&queue->turns, &turn->node);
+}
+
+/* Out of the queue altogether. */
+static void take_out(struct store_queue *queue, struct store_call *call)
+{
+	struct store_turn *turn = call->turn;
+
+	list_remove(&call->node);
+	queue->n--;
+	list_remove(&call->in_turn);
+	if (--turn->n == 0)
+		list_remove(&turn->node);
+}
+
+/* The oldest of whoever is next and has not enough in the lane. NULL: nobody. */
+static struct store_call *next_call(struct store_queue *queue, size_t most_ahead)
+{
+	LIST_EACH(&queue->turns, node)
+	{
+		struct store_turn *turn = container_of(node, struct store_turn, node);
+
+		if (turn->ahead >= most_ahead)
+			continue;
+		list_remove(node);
+		list_append(&queue->turns, node);
+		return container_of(turn->calls.next, struct store_call, in_turn);
+	}
+	return NULL;
 }
 
 static void free_when_idle(struct store *store)
@@ -98,6 +182,7 @@ static void call_end(struct store_call *call, int r, const struct err *e)
 		count(call, r);
 	if (r >= 0 && call->outcome.has_events && store->on_events)
 		store->on_events(store->events_arg);
+	turn_unref(queue_of(call), call->turn);
 	call->done(call->arg, r, e);
 	free(call);
 }
@@ -136,9 +221,8 @@ static void expire(struct store *store, struct store_queue *queue)
 
 		if (call->kind == CALL_RECORD || call->until_ms > loop_now_ms(store->loop))
 			continue;
-		list_remove(node);
+		take_out(queue, call);
 		list_append(&late, node);
-		queue->n--;
 	}
 	arm_expiry(store, queue);
 	LIST_EACH(&late, node)
@@ -170,8 +254,15 @@ static void refuse(void *arg)
 	call_end(call, call->e.code, &call->e);
 }
 
-static void enqueue(struct store *store, enum call_kind kind, store_work_fn work, done_fn done,
-	void *arg)
+static bool is_too_much(const struct store_queue *queue, const struct store_call *call)
+{
+	if (call->kind == CALL_RECORD)
+		return queue->n >= MAX_RECORDS;
+	return queue->n >= MAX_WAITING || (call->turn->team_id[0] && call->turn->n >= MAX_OF_ONE);
+}
+
+static void enqueue(struct store *store, enum call_kind kind, const char *team_id,
+	store_work_fn work, done_fn done, void *arg)
 {
 	struct store_call *call = XNEW(struct store_call);
 	struct store_queue *queue;
@@ -185,15 +276,18 @@ static void enqueue(struct store *store, enum call_kind kind, store_work_fn work
 		.until_ms = loop_now_ms(store->loop) + WAIT_MS,
 		.asked_us = time_now_us() };
 	list_init(&call->node);
+	list_init(&call->in_turn);
 	queue = queue_of(call);
+	call->turn = turn_of(queue, team_id);
 	store->stats.waiting += kind != CALL_READ;
-	if (queue->n >= (kind == CALL_RECORD ? MAX_RECORDS : MAX_WAITING)) {
+	if (is_too_much(queue, call)) {
 		(void)too_late(store, &call->e);
 		loop_defer(store->loop, &call->task, refuse, call);
 		return;
 	}
 	list_append(&queue->calls, &call->node);
 	queue->n++;
+	turn_add(queue, call);
 	dispatch(store);
 	/* It waits, as the newest; those before it may be records, which have all the time. */
 	if (queue->n && kind != CALL_RECORD && !loop_timer_is_set(&queue->expiry))
@@ -202,17 +296,29 @@ static void enqueue(struct store *store, enum call_kind kind, store_work_fn work
 
 void store_run(struct store *store, store_work_fn work, done_fn done, void *arg)
 {
-	enqueue(store, CALL_WRITE, work, done, arg);
+	enqueue(store, CALL_WRITE, "", work, done, arg);
+}
+
+void store_run_for(struct store *store, const char *team_id, store_work_fn work, done_fn done,
+	void *arg)
+{
+	enqueue(store, CALL_WRITE, team_id, work, done, arg);
 }
 
 void store_record(struct store *store, store_work_fn work, done_fn done, void *arg)
 {
-	enqueue(store, CALL_RECORD, work, done, arg);
+	enqueue(store, CALL_RECORD, "", work, done, arg);
+}
+
+void store_record_for(struct store *store, const char *team_id, store_work_fn work, done_fn done,
+	void *arg)
+{
+	enqueue(store, CALL_RECORD, team_id, work, done, arg);
 }
 
 void store_read(struct store *store, store_work_fn work, done_fn done, void *arg)
 {
-	enqueue(store, CALL_READ, work, done, arg);
+	enqueue(store, CALL_READ, "", work, done, arg);
 }
 
 /* ---- away and back ---- */
@@ -270,6 +376,7 @@ static void put_back(struct store_call *call)
 		place = place->next;
 	list_append(place->next, &call->node);
 	queue->n++;
+	turn_add(queue, call);
 	arm_expiry(call->store, queue);
 }
 
@@ -347,6 +454,7 @@ static void call_done(void *arg, int r, const struct err *e)
 	struct store *store = call->store;
 
 	call->lane->busy--;
+	call->turn->ahead--;
 	if (call->kind != CALL_READ && store->ops->tidy && !store->is_closing)
 		loop_timer_set(&store->quiet, loop_now_ms(store->loop) + QUIET_MS);
 	if (may_wait(call)) {
@@ -369,12 +477,10 @@ static void call_done(void *arg, int r, const struct err *e)
 	free_when_idle(store);
 }
 
-static void give(struct store_lane *lane, struct store_queue *queue)
+static void give(struct store_lane *lane, struct store_call *call)
 {
-	struct store_call *call = container_of(queue->calls.next, struct store_call, node);
-
-	list_remove(&call->node);
-	queue->n--;
+	take_out(queue_of(call), call);
+	call->turn->ahead++;
 	lane->busy++;
 	call->lane = lane;
 	call->outcome = (struct store_outcome){ 0 };
@@ -383,17 +489,21 @@ static void give(struct store_lane *lane, struct store_queue *queue)
 
 static void dispatch(struct store *store)
 {
+	size_t of_one = store->is_closing ? SIZE_MAX : AHEAD_OF_ONE; /* there is no later */
 	int64_t now_ms = loop_now_ms(store->loop);
+	struct store_call *call;
 
 	if (store->is_away && !store->is_closing)
 		return;
-	while (store->writes.n && (store->writer.busy < AHEAD || store->is_closing))
-		give(&store->writer, &store->writes);
+	while ((store->writer.busy < AHEAD || store->is_closing) &&
+		(call = next_call(&store->writes, of_one)))
+		give(&store->writer, call);
 	for (size_t i = 0; i < STORE_READERS && store->reads.n; i++)
 		if (!store->readers[i].busy && store->readers[i].rest_till_ms <= now_ms)
-			give(&store->readers[i], &store->reads);
-	while (store->is_closing && store->reads.n) /* there is no later */
-		give(&store->readers[store->reads.n % STORE_READERS], &store->reads);
+			give(&store->readers[i], next_call(&store->reads, SIZE_MAX));
+	while (store->is_closing && store->reads.n)
+		give(&store->readers[store->reads.n % STORE_READERS],
+			next_call(&store->reads, SIZE_MAX));
 }
 
 /* ---- the try ---- */
@@ -477,6 +587,8 @@ void store_queue_init(struct store *store)
 		lane_init(store, &store->readers[i], FIRST_READ_LANE + i);
 	list_init(&store->writes.calls);
 	list_init(&store->reads.calls);
+	list_init(&store->writes.turns);
+	list_init(&store->reads.turns);
 	loop_timer_init(&store->writes.expiry, store->loop, on_writes_expiry, store);
 	loop_timer_init(&store->reads.expiry, store->loop, on_reads_expiry, store);
 	loop_timer_init(&store->again, store->loop, on_again, store);

@@ -52,6 +52,10 @@ struct store_ops {
 	const struct store_catalog *catalog;
 };
 
+enum {
+	STORE_TEAM_SIZE = 64,
+};
+
 struct store_outcome {   /* of one call's transaction */
 	int r;           /* of work */
 	bool has_run;    /* work was asked */
@@ -71,9 +75,11 @@ enum {
 	STORE_READERS = 4,
 };
 
-struct store_queue { /* calls that wait for their turn */
-	struct list calls;
+struct store_queue {       /* calls that wait for their turn */
+	struct list calls; /* in the order they came */
 	size_t n;
+	struct list turns;        /* teams that have some of them, the next one first */
+	struct map by_team;       /* of struct store_turn: those, and who has some in the lane */
 	struct loop_timer expiry; /* of the oldest that may not wait for ever */
 };
 

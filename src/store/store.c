@@ -109,6 +109,8 @@ void store_destroy(struct store *store)
 	for (size_t i = 0; i < STORE_READERS; i++)
 		free_conn(store->readers[i].conn);
 	free_conn(store->writer.conn); /* last: so SQLite leaves one whole file behind */
+	map_done(&store->writes.by_team);
+	map_done(&store->reads.by_team);
 	free(store);
 }
 

@@ -38,15 +38,22 @@ struct store *store_free(struct store *store);
 DEFINE_CLEANUP(struct store, store_free)
 
 /* Runs work in one transaction on a job thread: committed when it returns >= 0, else rolled back.
- * work owns arg meanwhile and touches nothing else. Transactions run one after the other, in order.
- * -EAGAIN: the database was away or busy for too long, and nothing was done; clients may ask again.
+ * work owns arg meanwhile and touches nothing else. Transactions run one after the other, of one
+ * team in order. -EAGAIN: the database was away or busy for too long, and nothing was done; clients
+ * may ask again.
  */
 typedef int (*store_work_fn)(struct store_tx *tx, void *arg, struct err *e);
 void store_run(struct store *store, store_work_fn work, done_fn done, void *arg);
+/* The same for one team, or nobody (""): teams have their turns, and only within a team is it done
+ * in order. What no team asked for is in order too, as if it were a team's. */
+void store_run_for(struct store *store, const char *team_id, store_work_fn work, done_fn done,
+	void *arg);
 /* The same for what has happened already and only has to be written down: waits for the database as
  * long as it takes, so never ends in -EAGAIN unless far too much waits or the store is freed. work
  * may run again from its beginning. */
 void store_record(struct store *store, store_work_fn work, done_fn done, void *arg);
+void store_record_for(struct store *store, const char *team_id, store_work_fn work, done_fn done,
+	void *arg);
 /* One that only reads: several run at once, beside and not behind those that write. It sees one
  * moment of the database, and in it all that had been done when it was asked for. */
 void store_read(struct store *store, store_work_fn work, done_fn done, void *arg);

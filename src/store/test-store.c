@@ -488,6 +488,101 @@ TEST(what_only_reads_cannot_write)
 	ASSERT_EQ(events.done, -EROFS);
 }
 
+/* ---- turns ---- */
+
+struct in_turn {
+	struct loop *loop;
+	char ended[1200]; /* whose, in the order they ended */
+	size_t n, waiting, refused;
+};
+struct turn_call {
+	struct in_turn *all;
+	int number; /* of its team's */
+	char team[2];
+	int *last; /* of the team's that ended */
+	bool is_in_order;
+};
+
+static int do_nothing(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)tx;
+	(void)arg;
+	(void)e;
+	return 0;
+}
+
+static void turn_ended(void *arg, int r, const struct err *e)
+{
+	struct turn_call *call = arg;
+	struct in_turn *all = call->all;
+
+	(void)e;
+	if (r < 0) {
+		all->refused++;
+	} else {
+		call->is_in_order = *call->last == call->number - 1;
+		*call->last = call->number;
+		all->ended[all->n++] = call->team[0];
+	}
+	if (--all->waiting == 0)
+		loop_stop(all->loop);
+}
+
+static void ask_in_turn(struct store *store, struct in_turn *all, struct turn_call *call,
+	const char *team, int number, int *last)
+{
+	*call = (struct turn_call){ .all = all, .number = number, .last = last };
+	(void)snprintf(call->team, sizeof call->team, "%s", team);
+	all->waiting++;
+	if (number % 2)
+		store_run_for(store, team, do_nothing, turn_ended, call);
+	else
+		store_record_for(store, team, do_nothing, turn_ended, call);
+}
+
+TEST(a_team_with_much_to_write_keeps_no_other_waiting)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	static struct turn_call greedy[200], modest[3], nobodys;
+	struct in_turn all = { 0 };
+	int last_greedy = -1, last_modest = -1, last_nobody = -1;
+	struct err e = { 0 };
+	const char *at = all.ended;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	all.loop = s.loop;
+	for (int i = 0; i < 200; i++)
+		ask_in_turn(s.store, &all, &greedy[i], "g", i, &last_greedy);
+	for (int i = 0; i < 3; i++)
+		ask_in_turn(s.store, &all, &modest[i], "m", i, &last_modest);
+	ask_in_turn(s.store, &all, &nobodys, "", 0, &last_nobody);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(all.n, 204);
+	for (int i = 0; i < 200; i++)
+		ASSERT(greedy[i].is_in_order);
+	for (int i = 0; i < 3; i++)
+		ASSERT((at = memchr(at, 'm', 40)) && at++ - all.ended < 40);
+	ASSERT(memchr(all.ended, '\0', 40)); /* nobody's */
+}
+
+TEST(one_team_may_not_take_all_places_to_wait)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	static struct turn_call greedy[1100], modest;
+	struct in_turn all = { 0 };
+	int last_greedy = 0, last_modest = 0;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	all.loop = s.loop;
+	for (int i = 0; i < 1100; i++) /* calls that may be refused: of odd numbers */
+		ask_in_turn(s.store, &all, &greedy[i], "g", 2 * i + 1, &last_greedy);
+	ask_in_turn(s.store, &all, &modest, "m", 1, &last_modest);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT(all.refused > 0 && all.refused < 100);
+	ASSERT(memchr(all.ended, 'm', 40));
+}
+
 static void own_team_recorded(void *arg, int r, const struct err *e)
 {
 	crowd_one(((struct call *)arg)->crowd, r, e);
