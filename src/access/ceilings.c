@@ -55,7 +55,7 @@ void access_set_ceilings(struct access_book *book, struct str team_id,
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
 	jsonw_init(&w, &job->json);
 	limit_ceilings_write(&w, NULL, ceilings);
-	store_run(book->store, write_ceilings, written, job);
+	store_run_for(book->store, job->team_id, write_ceilings, written, job);
 }
 
 void access_set_server_ceilings(struct access_book *book, const struct limit_ceilings *ceilings)

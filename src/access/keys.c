@@ -161,7 +161,7 @@ void access_create_key(struct access_book *book, const struct access_key_spec *s
 	fill_creation(c, book, spec);
 	c->fn = fn;
 	c->arg = arg;
-	store_run(book->store, insert_key, key_inserted, c);
+	store_run_for(book->store, c->key.team_id, insert_key, key_inserted, c);
 }
 
 /* ---- rotating: the new key and the end of the old one are one transaction ---- */
@@ -258,7 +258,7 @@ void access_rotate_key(struct access_book *book, const char *team_id, struct str
 		fill_rotation(c, old, overlap_s);
 	c->fn = fn;
 	c->arg = arg;
-	store_run(book->store, replace_key, key_replaced, c);
+	store_run_for(book->store, c->key.team_id, replace_key, key_replaced, c);
 }
 
 struct change { /* of a key that is there */
@@ -341,7 +341,7 @@ void access_revoke_key(struct access_book *book, const char *team_id, struct str
 
 	v->done = done;
 	v->arg = arg;
-	store_run(book->store, mark_revoked, key_revoked, v);
+	store_run_for(book->store, v->team_id, mark_revoked, key_revoked, v);
 }
 
 static int rename_row(struct store_tx *tx, void *arg, struct err *e)
@@ -376,5 +376,5 @@ void access_rename_key(struct access_book *book, const char *team_id, struct str
 	(void)snprintf(v->name, sizeof v->name, "%.*s", STR_ARG(name));
 	v->done = done;
 	v->arg = arg;
-	store_run(book->store, rename_row, key_renamed, v);
+	store_run_for(book->store, v->team_id, rename_row, key_renamed, v);
 }

@@ -54,7 +54,7 @@ void access_set_quota(struct access_book *book, const char *team_id,
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
 	jsonw_init(&w, &job->json);
 	limit_quota_write(&w, NULL, quota);
-	store_run(book->store, write_quota, written, job);
+	store_run_for(book->store, team_id, write_quota, written, job);
 }
 
 void access_set_server_quota(struct access_book *book, const struct limit_quota *quota)

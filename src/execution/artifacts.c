@@ -217,7 +217,7 @@ void execution_delete_artifact(struct execution_book *book, const struct sandbox
 	op->done = done;
 	keep_id(op->id, sizeof op->id, id);
 	(void)snprintf(op->actor, sizeof op->actor, "%s", actor);
-	flight_run(book, delete_one, one_deleted, op);
+	flight_run(book, op->team_id, delete_one, one_deleted, op);
 }
 
 /* ---- the sweep ---- */
@@ -433,7 +433,7 @@ static void on_sweep(void *arg)
 	if (s->is_for_orphans)
 		book->orphans_at_ms = time_now_ms() + ORPHANS_MS;
 	book->is_sweeping = true;
-	flight_run(book, find_expired, expired_found, s);
+	flight_run(book, "", find_expired, expired_found, s);
 }
 
 void artifacts_sweep_start(struct execution_book *book)

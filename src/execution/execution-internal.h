@@ -139,9 +139,11 @@ const char *signal_name(int signo);
 /* ---- flight.c ---- */
 void flight_begin(struct execution_book *book);
 void flight_end(struct execution_book *book);
-/* store_run and its like. */
-void flight_run(struct execution_book *book, store_work_fn work, done_fn done, void *arg);
-void flight_record(struct execution_book *book, store_work_fn work, done_fn done, void *arg);
+/* store_run_for and its like. */
+void flight_run(struct execution_book *book, const char *team_id, store_work_fn work, done_fn done,
+	void *arg);
+void flight_record(struct execution_book *book, const char *team_id, store_work_fn work,
+	done_fn done, void *arg);
 void flight_read(struct execution_book *book, store_work_fn work, done_fn done, void *arg);
 
 /* ---- line.c ---- */

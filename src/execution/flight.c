@@ -77,14 +77,16 @@ static struct flight *take_off(struct execution_book *book, store_work_fn work, 
 	return f;
 }
 
-void flight_run(struct execution_book *book, store_work_fn work, done_fn done, void *arg)
+void flight_run(struct execution_book *book, const char *team_id, store_work_fn work, done_fn done,
+	void *arg)
 {
-	store_run(book->config.store, fly, landed, take_off(book, work, done, arg));
+	store_run_for(book->config.store, team_id, fly, landed, take_off(book, work, done, arg));
 }
 
-void flight_record(struct execution_book *book, store_work_fn work, done_fn done, void *arg)
+void flight_record(struct execution_book *book, const char *team_id, store_work_fn work,
+	done_fn done, void *arg)
 {
-	store_record(book->config.store, fly, landed, take_off(book, work, done, arg));
+	store_record_for(book->config.store, team_id, fly, landed, take_off(book, work, done, arg));
 }
 
 void flight_read(struct execution_book *book, store_work_fn work, done_fn done, void *arg)

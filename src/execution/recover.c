@@ -220,5 +220,5 @@ void execution_recover(struct execution_book *book, done_fn done, void *arg)
 	r->done = done;
 	r->arg = arg;
 	list_init(&r->found);
-	flight_run(book, load, loaded, r);
+	flight_run(book, "", load, loaded, r);
 }

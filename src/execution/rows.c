@@ -129,7 +129,7 @@ void command_row_insert(struct command *c, done_fn done, void *arg)
 	(void)buf_add_str(&job->text, buf_str(&c->text));
 	(void)buf_add_str(&job->cwd, buf_str(&c->cwd));
 	(void)buf_add_str(&job->secrets, buf_str(&c->secrets));
-	flight_run(c->book, insert, job_done, job);
+	flight_run(c->book, c->team_id, insert, job_done, job);
 }
 
 /* ---- what became of it ---- */
@@ -328,7 +328,7 @@ void command_row_save(struct command *c, done_fn done, void *arg)
 		seal_held(c, &job->held);
 	if (c->is_telling)
 		(void)buf_add_str(&job->text, buf_str(&c->text));
-	flight_record(c->book, save, save_done, job);
+	flight_record(c->book, c->team_id, save, save_done, job);
 }
 
 /* ---- it never began ---- */
@@ -343,7 +343,7 @@ static int remove_row(struct store_tx *tx, void *arg, struct err *e)
 
 void command_row_remove(struct command *c, done_fn done, void *arg)
 {
-	flight_run(c->book, remove_row, job_done, job_new(c, done, arg));
+	flight_run(c->book, c->team_id, remove_row, job_done, job_new(c, done, arg));
 }
 
 /* Whoever finds it ended after a crash knows why. */
@@ -359,7 +359,7 @@ static int note_cancel(struct store_tx *tx, void *arg, struct err *e)
 
 void command_row_cancel(struct command *c, done_fn done, void *arg)
 {
-	flight_run(c->book, note_cancel, job_done, job_new(c, done, arg));
+	flight_run(c->book, c->team_id, note_cancel, job_done, job_new(c, done, arg));
 }
 
 /* ---- reading ---- */

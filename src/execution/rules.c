@@ -277,7 +277,7 @@ void execution_set_rules(struct execution_book *book, const char *team_id, const
 	if (job->e.code < 0)
 		loop_defer(book->config.loop, &job->task, rules_refused, job);
 	else
-		flight_run(book, write_rules, rules_written, job);
+		flight_run(book, job->team_id, write_rules, rules_written, job);
 }
 
 static void tell_rules(void *arg)

@@ -183,7 +183,7 @@ static void destroyed(void *arg, int r, const struct err *e)
 			run->result.sandbox_id, log_quote(str_of(e->msg)));
 	job = run_job_new(run, row_ended, run);
 	job->n_artifacts = run->result.n_artifacts;
-	flight_record(run->book, end_run, run_job_done, job);
+	flight_record(run->book, run->team_id, end_run, run_job_done, job);
 }
 
 static void destroy(struct execution_run *run)
@@ -433,7 +433,8 @@ struct execution_run *execution_run(struct execution_book *book,
 		(void)snprintf(run->team_id, sizeof run->team_id, "%s", sb->team_id);
 		(void)snprintf(run->agent_id, sizeof run->agent_id, "%s", sb->agent_id);
 		(void)snprintf(run->task_id, sizeof run->task_id, "%s", sb->task_id);
-		flight_run(book, insert_run, run_job_done, run_job_new(run, NULL, NULL));
+		flight_run(book, run->team_id, insert_run, run_job_done,
+			run_job_new(run, NULL, NULL));
 	}
 	run->asked.v = arena_alloc(run->arena, (spec->artifacts.n + 1) * sizeof(struct str));
 	for (size_t i = 0; run->asked.v && i < spec->artifacts.n; i++) {
@@ -533,7 +534,8 @@ static void half_ended(void *arg, int r, const struct err *e)
 		(void)err_set(&h->run.e, -EIO,
 			"the server stopped half-way; its sandbox was ended");
 	log_info("run.finished", "run=%s sandbox=%s", h->run.result.id, h->run.result.sandbox_id);
-	flight_record(h->book, end_run, run_job_done, run_job_new(&h->run, NULL, NULL));
+	flight_record(h->book, h->run.team_id, end_run, run_job_done,
+		run_job_new(&h->run, NULL, NULL));
 	free(h);
 }
 
@@ -608,5 +610,5 @@ void runs_recover(struct execution_book *book, done_fn done, void *arg)
 	recovery->done = done;
 	recovery->arg = arg;
 	list_init(&recovery->found);
-	flight_run(book, load_runs, runs_loaded, recovery);
+	flight_run(book, "", load_runs, runs_loaded, recovery);
 }

@@ -516,7 +516,7 @@ static void connect_running(struct resume *p)
 	}
 	sb->end_us = end_us;
 	live_arm(p->live);
-	rows_set_end(p->op.book->config.store, sb->id, end_us, connect_recorded, p);
+	rows_set_end(p->op.book->config.store, sb, end_us, connect_recorded, p);
 }
 
 static bool was_just_resumed(const struct live *live)

@@ -7,6 +7,7 @@ enum {
 };
 
 struct shift {
+	char team_id[SANDBOX_TEAM_SIZE];
 	int64_t by_us;
 };
 
@@ -14,8 +15,10 @@ static int shift_rows(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct shift *shift = arg;
 
-	return store_exec(tx, "UPDATE sandboxes SET end_us = end_us + $1 WHERE state = 'running'",
-		STORE_PARAMS(P_INT(shift->by_us)), e);
+	return store_exec(tx,
+		"UPDATE sandboxes SET end_us = end_us + $1 WHERE state = 'running' AND team_id = "
+		"$2",
+		STORE_PARAMS(P_INT(shift->by_us), P_TEXT(shift->team_id)), e);
 }
 
 static void shifted(void *arg, int r, const struct err *e)
@@ -48,18 +51,33 @@ static void tell(struct sandbox_book *book, int64_t by_us)
 						   .data = buf_str(&data) });
 }
 
-static void jump(struct sandbox_book *book, int64_t by_us)
+/* What a team asked of the store before is older, and is moved along with the rest. */
+static void shift_team(struct sandbox_book *book, const char *team_id, int64_t by_us)
 {
 	struct shift *shift = XNEW(struct shift);
+
+	(void)snprintf(shift->team_id, sizeof shift->team_id, "%s", team_id);
+	shift->by_us = by_us;
+	store_record_for(book->config.store, shift->team_id, shift_rows, shifted, shift);
+}
+
+static void jump(struct sandbox_book *book, int64_t by_us)
+{
+	struct map teams = { 0 };
 	struct live *live;
 	size_t at = 0;
 
-	while ((live = map_next(&book->by_id, &at)))
+	while ((live = map_next(&book->by_id, &at))) {
+		struct str team = str_of(live->view.team_id);
+
 		if (live->view.state != SANDBOX_PAUSED && live->view.state != SANDBOX_ENDING)
 			live->view.end_us += by_us;
-	shift->by_us = by_us;
-	/* What was asked of the store before is older, and is moved along with the rest. */
-	store_record(book->config.store, shift_rows, shifted, shift);
+		if (!map_get(&teams, team)) {
+			(void)map_put(&teams, team, live);
+			shift_team(book, live->view.team_id, by_us);
+		}
+	}
+	map_done(&teams);
 	tell(book, by_us);
 }
 

@@ -197,7 +197,7 @@ static void forgive(struct creation *c)
 
 	run_begin(sb, true);
 	sb->end_us = book_wall_us(c->live->book) + sb->timeout_s * 1000000;
-	rows_set_end(c->live->book->config.store, sb->id, sb->end_us, done_nothing, NULL);
+	rows_set_end(c->live->book->config.store, sb, sb->end_us, done_nothing, NULL);
 }
 
 static void both_done(struct creation *c)

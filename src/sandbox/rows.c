@@ -133,7 +133,7 @@ void rows_insert(struct store *store, const struct live *live, const char *actor
 	jsonw_strz(&w, "team", sb->team_id);
 	jsonw_strz(&w, "runtime", runtime);
 	jsonw_end_object(&w);
-	store_run(store, insert, job_done, job);
+	store_run_for(store, sb->team_id, insert, job_done, job);
 }
 
 static int set_end(struct store_tx *tx, void *arg, struct err *e)
@@ -144,12 +144,13 @@ static int set_end(struct store_tx *tx, void *arg, struct err *e)
 		STORE_PARAMS(P_INT(job->sb.end_us), P_TEXT(job->sb.id)), e);
 }
 
-void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn done, void *arg)
+void rows_set_end(struct store *store, const struct sandbox *sb, int64_t end_us, done_fn done,
+	void *arg)
 {
-	struct sandbox sb = { .end_us = end_us };
+	struct sandbox changed = { .end_us = end_us };
 
-	(void)snprintf(sb.id, sizeof sb.id, "%s", id);
-	store_run(store, set_end, job_done, job_new(&sb, "", done, arg));
+	memcpy(changed.id, sb->id, sizeof changed.id);
+	store_run_for(store, sb->team_id, set_end, job_done, job_new(&changed, "", done, arg));
 }
 
 static int set_paused(struct store_tx *tx, void *arg, struct err *e)
@@ -189,7 +190,7 @@ void rows_paused(struct store *store, const struct sandbox *sb, const char *acto
 
 	(void)snprintf(job->why, sizeof job->why, "%s", why);
 	describe_change(job, true);
-	store_run(store, set_paused, job_done, job);
+	store_run_for(store, sb->team_id, set_paused, job_done, job);
 }
 
 static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
@@ -216,7 +217,7 @@ void rows_resumed(struct store *store, const struct sandbox *sb, const char *act
 	options_write(sb, &job->options);
 	describe_change(job, false);
 	/* It runs already. */
-	store_record(store, set_resumed, job_done, job);
+	store_record_for(store, sb->team_id, set_resumed, job_done, job);
 }
 
 static int set_options(struct store_tx *tx, void *arg, struct err *e)
@@ -234,7 +235,7 @@ void rows_set_options(struct store *store, const struct sandbox *sb, done_fn don
 	struct row_job *job = job_new(sb, "", done, arg);
 
 	options_write(sb, &job->options);
-	store_run(store, set_options, job_done, job);
+	store_run_for(store, sb->team_id, set_options, job_done, job);
 }
 
 static int ended(struct store_tx *tx, void *arg, struct err *e)
@@ -269,7 +270,7 @@ void rows_ended(struct store *store, const struct sandbox *sb, enum sandbox_end 
 	jsonw_strz(&w, "why", job->why);
 	jsonw_end_object(&w);
 	/* It is being removed meanwhile. */
-	store_record(store, ended, job_done, job);
+	store_record_for(store, sb->team_id, ended, job_done, job);
 }
 
 /* ---- loading: the job collects plain rows, the loop turns them into objects ---- */

@@ -215,7 +215,7 @@ struct seen {
 	size_t n;
 	struct {
 		char id[SANDBOX_ID_SIZE];
-		int64_t at_us, cpu_us, egress_bytes;
+		int64_t began_us, at_us, cpu_us, egress_bytes;
 	} v[CHUNK];
 };
 
@@ -227,9 +227,10 @@ static int write_seen(struct store_tx *tx, void *arg, struct err *e)
 	for (size_t i = 0; r >= 0 && i < seen->n; i++)
 		r = store_exec(tx,
 			"UPDATE sandbox_runs SET seen_us = $1, cpu_us = $2, egress_bytes = $3 "
-			"WHERE sandbox_id = $4 AND ended_us IS NULL",
+			"WHERE sandbox_id = $4 AND started_us = $5 AND ended_us IS NULL",
 			STORE_PARAMS(P_INT(seen->v[i].at_us), P_INT(seen->v[i].cpu_us),
-				P_INT(seen->v[i].egress_bytes), P_TEXT(seen->v[i].id)),
+				P_INT(seen->v[i].egress_bytes), P_TEXT(seen->v[i].id),
+				P_INT(seen->v[i].began_us)),
 			e);
 	return r;
 }
@@ -246,6 +247,7 @@ static struct seen *add_seen(struct sandbox_book *book, struct seen *seen, const
 	if (!seen)
 		seen = XNEW(struct seen);
 	memcpy(seen->v[seen->n].id, sb->id, sizeof sb->id);
+	seen->v[seen->n].began_us = sb->run_started_us; /* others may write before: a next run */
 	seen->v[seen->n].at_us = run_end_us(sb);
 	seen->v[seen->n].cpu_us = sb->run.cpu_us;
 	seen->v[seen->n].egress_bytes = sb->run.egress_bytes;

@@ -197,7 +197,8 @@ void make_image_name(char out[SANDBOX_ID_SIZE], char kind);
 /* rows.c: each copies what it needs and runs as one transaction. */
 void rows_insert(struct store *store, const struct live *live, const char *actor, done_fn done,
 	void *arg);
-void rows_set_end(struct store *store, const char *id, int64_t end_us, done_fn done, void *arg);
+void rows_set_end(struct store *store, const struct sandbox *sb, int64_t end_us, done_fn done,
+	void *arg);
 /* Paused (its image is empty: memory kept), or running again. */
 void rows_paused(struct store *store, const struct sandbox *sb, const char *actor, const char *why,
 	done_fn done, void *arg);

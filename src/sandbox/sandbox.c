@@ -518,7 +518,7 @@ void sandbox_set_timeout(struct sandbox_book *book, const struct sandbox_owner *
 	live->view.end_us = MIN(live->view.end_us, live_latest_us(live));
 	live->late_pauses = 0;
 	live_arm(live);
-	rows_set_end(book->config.store, live->view.id, live->view.end_us, done, arg);
+	rows_set_end(book->config.store, &live->view, live->view.end_us, done, arg);
 }
 
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)

@@ -63,7 +63,7 @@ void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
 		time_now_us() - change->began_us);
 	job->done = done;
 	job->arg = arg;
-	store_run(store, insert, job_done, job);
+	store_run_for(store, snap->team_id, insert, job_done, job);
 }
 
 static int delete_row(struct store_tx *tx, void *arg, struct err *e)
@@ -85,7 +85,7 @@ void snap_rows_delete(struct store *store, const struct sandbox_snapshot *snap, 
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
 	job->done = done;
 	job->arg = arg;
-	store_run(store, delete_row, job_done, job);
+	store_run_for(store, snap->team_id, delete_row, job_done, job);
 }
 
 static int load_row(void *arg, const struct store_row *row, struct err *e)

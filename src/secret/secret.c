@@ -81,7 +81,7 @@ static void op_run(struct secret_op *op, store_work_fn work)
 	else if (work == rows_get || work == rows_open)
 		store_read(op->book->store, work, op_end, op);
 	else
-		store_run(op->book->store, work, op_end, op);
+		store_run_for(op->book->store, op->team_id, work, op_end, op);
 }
 
 /* ---- what may be stored ---- */

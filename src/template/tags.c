@@ -92,7 +92,7 @@ int template_load_tags(struct template_book *book, struct store *store, struct e
 
 struct tag_job {
 	struct template_book *book;
-	char template_id[TEMPLATE_ID_SIZE], actor[UUID_SIZE];
+	char template_id[TEMPLATE_ID_SIZE], actor[UUID_SIZE], team_id[UUID_SIZE];
 	int64_t now_us;
 	char (*names)[TAG_SIZE];
 	size_t n;
@@ -101,13 +101,14 @@ struct tag_job {
 };
 
 static struct tag_job *job_new(struct template_book *book, const char *template_id,
-	const struct str *tags, size_t n, const char *actor)
+	const struct str *tags, size_t n, const struct template_actor *actor)
 {
 	struct tag_job *job = XNEW(struct tag_job);
 
 	job->book = book;
 	(void)snprintf(job->template_id, sizeof job->template_id, "%s", template_id);
-	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
+	(void)snprintf(job->actor, sizeof job->actor, "%s", actor->id);
+	(void)snprintf(job->team_id, sizeof job->team_id, "%s", actor->team_id);
 	job->now_us = time_wall_us();
 	job->names = xcalloc(n + 1, TAG_SIZE);
 	job->n = n;
@@ -142,12 +143,19 @@ static int check_count(struct store_tx *tx, const char *template_id, struct err 
 	return r;
 }
 
+static int tell(struct store_tx *tx, const struct tag_job *job, const char *kind, struct err *e)
+{
+	struct store_event event = { .actor = job->actor,
+		.kind = kind,
+		.subject = job->template_id };
+
+	return store_add_caused_event(tx, &event, &(struct store_cause){ .team_id = job->team_id },
+		e);
+}
+
 static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct tag_job *job = arg;
-	struct store_event event = { .actor = job->actor,
-		.kind = "template.tagged",
-		.subject = job->template_id };
 	int r = 0;
 
 	for (size_t i = 0; r >= 0 && i < job->n; i++)
@@ -160,7 +168,7 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 				e);
 	if (r >= 0)
 		r = check_count(tx, job->template_id, e);
-	return r < 0 ? r : store_add_event(tx, &event, e);
+	return r < 0 ? r : tell(tx, job, "template.tagged", e);
 }
 
 static void inserted(void *arg, int r, const struct err *e)
@@ -174,21 +182,18 @@ static void inserted(void *arg, int r, const struct err *e)
 }
 
 void template_add_tags(struct template_book *book, const char *template_id, const struct str *tags,
-	size_t n, const char *actor, done_fn done, void *arg)
+	size_t n, const struct template_actor *actor, done_fn done, void *arg)
 {
 	struct tag_job *job = job_new(book, template_id, tags, n, actor);
 
 	job->done = done;
 	job->arg = arg;
-	store_run(book->store, insert, inserted, job);
+	store_run_for(book->store, job->team_id, insert, inserted, job);
 }
 
 static int delete_rows(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct tag_job *job = arg;
-	struct store_event event = { .actor = job->actor,
-		.kind = "template.untagged",
-		.subject = job->template_id };
 
 	for (size_t i = 0; i < job->n; i++) {
 		int r = store_exec(tx,
@@ -201,7 +206,7 @@ static int delete_rows(struct store_tx *tx, void *arg, struct err *e)
 		if (r < 0)
 			return r;
 	}
-	return store_add_event(tx, &event, e);
+	return tell(tx, job, "template.untagged", e);
 }
 
 static void deleted(void *arg, int r, const struct err *e)
@@ -220,11 +225,12 @@ static void deleted(void *arg, int r, const struct err *e)
 }
 
 void template_remove_tags(struct template_book *book, const char *template_id,
-	const struct str *tags, size_t n, const char *actor, done_fn done, void *arg)
+	const struct str *tags, size_t n, const struct template_actor *actor, done_fn done,
+	void *arg)
 {
 	struct tag_job *job = job_new(book, template_id, tags, n, actor);
 
 	job->done = done;
 	job->arg = arg;
-	store_run(book->store, delete_rows, deleted, job);
+	store_run_for(book->store, job->team_id, delete_rows, deleted, job);
 }

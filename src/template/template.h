@@ -54,13 +54,17 @@ void template_build_id(const struct template *t, char out[UUID_SIZE]);
 int template_load_tags(struct template_book *book, struct store *store, struct err *e);
 /* 1 to 64 of [a-z0-9._-] and no UUID, which would look like a build's id. */
 bool template_tag_ok(struct str tag);
+struct template_actor { /* who changes them, for the event log */
+	const char *id, *team_id;
+};
 /* Gives the tags to the template; those that it has already stay as they are. The tags are copied.
  * -EDQUOT: too many. */
 void template_add_tags(struct template_book *book, const char *template_id, const struct str *tags,
-	size_t n, const char *actor, done_fn done, void *arg);
+	size_t n, const struct template_actor *actor, done_fn done, void *arg);
 /* -ENOENT: it has none of that name, and nothing was removed. */
 void template_remove_tags(struct template_book *book, const char *template_id,
-	const struct str *tags, size_t n, const char *actor, done_fn done, void *arg);
+	const struct str *tags, size_t n, const struct template_actor *actor, done_fn done,
+	void *arg);
 /* `default` first, then in the order they were given. */
 void template_each_tag(struct template_book *book, const struct template *t,
 	void (*fn)(void *arg, const char *tag, int64_t created_us), void *arg);

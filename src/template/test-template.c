@@ -158,6 +158,7 @@ static void join_tag(void *arg, const char *tag, int64_t created_us)
 
 TEST(tags_are_further_names_and_outlive_the_book)
 {
+	static const struct template_actor actor = { "test", "team" };
 	static const struct str two[] = { { "v1", 2 }, { "latest.2", 8 } };
 	static const struct str bad[] = { { "v1", 2 }, { "nope", 4 } };
 	CLEANUP(tagging_done) struct tagging s = { 0 };
@@ -167,10 +168,10 @@ TEST(tags_are_further_names_and_outlive_the_book)
 
 	ASSERT_EQ(tagging_open(&s, &e), 0);
 	ASSERT_EQ(template_find(s.book, STR("base"), &t, &e), 0);
-	template_add_tags(s.book, t.id, two, 2, "test", stop_loop, &s);
+	template_add_tags(s.book, t.id, two, 2, &actor, stop_loop, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(s.r, 0);
-	template_remove_tags(s.book, t.id, bad, 2, "test", stop_loop, &s);
+	template_remove_tags(s.book, t.id, bad, 2, &actor, stop_loop, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(s.r, -ENOENT);
 	ASSERT_EQ(template_find(s.book, STR("base:v1"), &t, &e), 0);
@@ -178,7 +179,7 @@ TEST(tags_are_further_names_and_outlive_the_book)
 	ASSERT_EQ(template_load_tags(s.book, s.store, &e), 0);
 	template_each_tag(s.book, &t, join_tag, &names);
 	ASSERT_BYTES(buf_str(&names), "default latest.2 v1 ");
-	template_remove_tags(s.book, t.id, two, 1, "test", stop_loop, &s);
+	template_remove_tags(s.book, t.id, two, 1, &actor, stop_loop, &s);
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(s.r, 0);
 	ASSERT_EQ(template_find(s.book, STR("base:v1"), &t, &e), -ENOENT);
