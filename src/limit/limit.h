@@ -28,6 +28,13 @@ enum limit_kind {
 	LIMIT_VOLUME_SIZE,      /* MiB of each */
 	LIMIT_VOLUME_STORAGE,   /* MiB of all of them */
 	LIMIT_ARTIFACT_STORAGE, /* MiB of what runs left behind */
+	LIMIT_HISTORY,          /* MiB of rows of sandboxes, those that ended too */
+	LIMIT_COMMANDS,         /* MiB of rows of commands and runs */
+	LIMIT_OUTPUT,           /* MiB of what commands printed */
+	LIMIT_EVENTS,           /* MiB of events */
+	LIMIT_SECRETS,
+	LIMIT_API_KEYS,
+	LIMIT_RULES, /* lists of programs, the team's and its agents' */
 	LIMIT_ALL_KINDS,
 };
 
@@ -61,7 +68,14 @@ struct limit_ceilings {
 	X(LIMIT_VOLUMES, "volumes", " volumes", 1 << 20, 1000)                               \
 	X(LIMIT_VOLUME_SIZE, "volumeSizeMB", " MiB of one volume", 1 << 30, 20480)           \
 	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", " MiB of volumes", 1 << 30, 204800)       \
-	X(LIMIT_ARTIFACT_STORAGE, "artifactStorageMB", " MiB of artifacts", 1 << 30, 20480)
+	X(LIMIT_ARTIFACT_STORAGE, "artifactStorageMB", " MiB of artifacts", 1 << 30, 20480)  \
+	X(LIMIT_HISTORY, "historyMB", " MiB of rows of sandboxes", 1 << 30, 1024)            \
+	X(LIMIT_COMMANDS, "commandsMB", " MiB of rows of commands", 1 << 30, 1024)           \
+	X(LIMIT_OUTPUT, "outputMB", " MiB of commands' output", 1 << 30, 4096)               \
+	X(LIMIT_EVENTS, "eventsMB", " MiB of events", 1 << 30, 2048)                         \
+	X(LIMIT_SECRETS, "secrets", " secrets", 1 << 20, 1000)                               \
+	X(LIMIT_API_KEYS, "apiKeys", " API keys", 1 << 20, 1000)                             \
+	X(LIMIT_RULES, "commandRules", " lists of programs", 1 << 20, 1000)
 
 /* As the API spells it: "memoryMB". */
 const char *limit_name(enum limit_kind kind);

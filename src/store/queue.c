@@ -180,6 +180,9 @@ static void call_end(struct store_call *call, int r, const struct err *e)
 
 	if (call->kind != CALL_READ)
 		count(call, r);
+	if (r >= 0)
+		store_counts_take(store, &call->outcome.counts);
+	store_counts_done(&call->outcome.counts);
 	if (r >= 0 && call->outcome.has_events && store->on_events)
 		store->on_events(store->events_arg);
 	turn_unref(queue_of(call), call->turn);
@@ -483,6 +486,7 @@ static void give(struct store_lane *lane, struct store_call *call)
 	call->turn->ahead++;
 	lane->busy++;
 	call->lane = lane;
+	store_counts_done(&call->outcome.counts);
 	call->outcome = (struct store_outcome){ 0 };
 	loop_job(lane->store->loop, lane->number, run_call, call_done, call);
 }

@@ -54,6 +54,16 @@ struct store_ops {
 
 enum {
 	STORE_TEAM_SIZE = 64,
+	STORE_EVENT_BYTES = 192, /* that an event takes besides its texts: numbers and indexes */
+};
+
+struct store_count {
+	char team_id[STORE_TEAM_SIZE];
+	int64_t bytes[STORE_USES];
+};
+struct store_counts {
+	struct store_count *v;
+	size_t n;
 };
 
 struct store_outcome {   /* of one call's transaction */
@@ -62,12 +72,14 @@ struct store_outcome {   /* of one call's transaction */
 	bool is_away;    /* it failed because the database was: nothing was done, for certain */
 	bool is_late;    /* its time was up before it began */
 	bool has_events; /* it appended to the event log */
+	struct store_counts counts; /* what its rows take; the outcome's owner takes or frees it */
 };
 
 struct store_tx {
 	struct store_conn *conn;
 	int failed; /* the first statement that did, as -errno */
 	bool has_events;
+	struct store_counts counts;
 	bool in_rows; /* SQLite's statement is under way, and its place in the cache not free */
 };
 
@@ -102,6 +114,7 @@ struct store {
 	loop_fn on_events; /* NULL: nobody listens */
 	void *events_arg;
 	struct store_stats stats;
+	struct map used;              /* of struct store_count, by team */
 	struct store_call *unsettled; /* committed or not: to be found out first */
 	uint64_t n_calls;
 	struct loop_timer again; /* when to try a database that is away */
@@ -120,6 +133,13 @@ int store_transact(struct store_conn *conn, store_work_fn work, void *arg,
 	struct store_outcome *ret, struct err *e);
 /* Closes the connections; nothing may be under way. */
 void store_destroy(struct store *store);
+
+/* used.c */
+int store_counts_write(struct store_tx *tx, struct err *e);
+void store_counts_done(struct store_counts *counts);
+void store_counts_take(struct store *store, struct store_counts *counts);
+int store_used_load(struct store_tx *tx, void *store, struct err *e); /* a store_work_fn */
+void store_used_done(struct store *store);
 
 struct store_migration {
 	int version;

@@ -78,6 +78,8 @@ int store_open_as(struct loop *loop, const struct store_config *config, struct s
 
 	if (r >= 0)
 		r = store_migrate(store, 0, e);
+	if (r >= 0)
+		r = store_run_now(store, store_used_load, store, e);
 	if (r < 0)
 		return r;
 	*ret = TAKE(store);
@@ -109,6 +111,7 @@ void store_destroy(struct store *store)
 	for (size_t i = 0; i < STORE_READERS; i++)
 		free_conn(store->readers[i].conn);
 	free_conn(store->writer.conn); /* last: so SQLite leaves one whole file behind */
+	store_used_done(store);
 	map_done(&store->writes.by_team);
 	map_done(&store->reads.by_team);
 	free(store);
@@ -130,11 +133,16 @@ static int finish(struct store_tx *tx, struct store_outcome *outcome, struct err
 	/* What one database would commit all the same, the other would not. */
 	r = tx->failed && outcome->r >= 0 ? tx->failed : MIN(outcome->r, 0);
 	if (r >= 0)
+		r = MIN(store_counts_write(tx, e), 0);
+	if (r >= 0)
 		r = tx->failed = ops->commit(tx->conn, e);
 	outcome->is_away = (r == -EAGAIN || r == -EPIPE) && tx->failed == r;
 	outcome->has_events = tx->has_events;
-	if (r < 0)
+	if (r < 0) {
 		ops->rollback(tx->conn);
+		store_counts_done(&tx->counts);
+	}
+	outcome->counts = tx->counts;
 	return tx->failed ? blame_us(r, e) : r;
 }
 
@@ -161,8 +169,10 @@ int store_run_now(struct store *store, store_work_fn work, void *arg, struct err
 	int r = store_transact(conn, work, arg, &outcome, e);
 
 	while (r == STORE_UNSETTLED || (r == -EAGAIN && outcome.is_away && !outcome.has_run)) {
-		if (time_now_ms() > until_ms)
+		if (time_now_ms() > until_ms) {
+			store_counts_done(&outcome.counts);
 			return r == STORE_UNSETTLED ? -EAGAIN : r;
+		}
 		(void)usleep(START_PAUSE_US);
 		if (r != STORE_UNSETTLED) {
 			r = store_transact(conn, work, arg, &outcome, e);
@@ -172,6 +182,10 @@ int store_run_now(struct store *store, store_work_fn work, void *arg, struct err
 		if (r == -EAGAIN)
 			r = STORE_UNSETTLED;
 	}
+	if (r >= 0)
+		store_counts_take(store, &outcome.counts);
+	else
+		store_counts_done(&outcome.counts);
 	return r < 0 ? r : outcome.r;
 }
 
@@ -288,20 +302,31 @@ static struct store_param text_or_null(const char *text)
 	return text && text[0] ? P_TEXT(text) : P_NULL;
 }
 
+static size_t length(const char *text)
+{
+	return text ? strlen(text) : 0;
+}
+
 int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
 	const struct store_cause *cause, struct err *e)
 {
+	struct str data = event->data.p ? event->data : STR("{}");
+	size_t bytes = STORE_EVENT_BYTES + data.n + length(event->actor) + length(event->kind) +
+		       length(event->subject) + length(cause->team_id) + length(cause->agent_id) +
+		       length(cause->task_id) + length(cause->text);
+
 	tx->has_events = true;
+	store_count(tx, cause->team_id, STORE_USE_EVENTS, (int64_t)bytes);
 	/* The next number is taken here and not by a sequence, so that readers never see a hole
 	 * that a slower transaction fills later. */
 	return store_exec(tx,
 		"INSERT INTO events (seq, at_us, actor, kind, subject, data, team_id, agent_id, "
-		"task_id, cause) SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, "
-		"$9 FROM events",
+		"task_id, cause, bytes) SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, "
+		"$7, $8, $9, $10 FROM events",
 		STORE_PARAMS(P_INT(cause->at_us ? cause->at_us : time_wall_us()),
 			P_TEXT(event->actor), P_TEXT(event->kind), P_TEXT(event->subject),
-			P_STR(event->data.p ? event->data : STR("{}")),
-			text_or_null(cause->team_id), text_or_null(cause->agent_id),
-			text_or_null(cause->task_id), text_or_null(cause->text)),
+			P_STR(data), text_or_null(cause->team_id), text_or_null(cause->agent_id),
+			text_or_null(cause->task_id), text_or_null(cause->text),
+			P_INT((int64_t)bytes)),
 		e);
 }

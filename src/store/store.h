@@ -63,6 +63,22 @@ int store_run_now(struct store *store, store_work_fn work, void *arg, struct err
  * has grown. One listener; NULL: none any more. */
 void store_on_events(struct store *store, loop_fn fn, void *arg);
 
+/* ---- what the rows of each team take, for the ceilings of those who write them ---- */
+enum store_use {
+	STORE_USE_HISTORY,  /* sandboxes, those that ended too */
+	STORE_USE_COMMANDS, /* executions and runs */
+	STORE_USE_OUTPUT,   /* what executions printed */
+	STORE_USE_EVENTS,   /* which the store itself counts as they are appended */
+	STORE_USES,
+};
+/* So many bytes of this team's rows more, or less, once the transaction counts. Nobody's (NULL or
+ * empty) are not counted. */
+void store_count(struct store_tx *tx, const char *team_id, enum store_use use, int64_t bytes);
+/* By the transactions that were told. On the loop. */
+int64_t store_used(const struct store *store, const char *team_id, enum store_use use);
+void store_each_used(const struct store *store, enum store_use use,
+	void (*fn)(void *arg, const char *team_id, int64_t bytes), void *arg);
+
 /* How transactions of store_run fared since the store was opened, from being asked for to being
  * told. */
 enum {

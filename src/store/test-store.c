@@ -612,3 +612,73 @@ TEST(what_was_asked_for_is_done_when_the_store_is_freed)
 	ASSERT_EQ(store_run_now(s.store, count_teams, &n, &e), 0);
 	ASSERT_EQ(n, ARRAY_SIZE(calls));
 }
+
+/* ---- what teams' rows take ---- */
+
+static int count_some(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct store_event event = { .actor = "system", .kind = "k", .subject = "s" };
+	int r = store_add_caused_event(tx, &event, &(struct store_cause){ .team_id = "t2" }, e);
+
+	store_count(tx, "t1", STORE_USE_HISTORY, *(const int64_t *)arg);
+	store_count(tx, "t1", STORE_USE_OUTPUT, 5);
+	store_count(tx, "", STORE_USE_OUTPUT, 7);
+	store_count(tx, NULL, STORE_USE_OUTPUT, 7);
+	return *(const int64_t *)arg == 13 ? err_set(e, -ECANCELED, "changed my mind") : r;
+}
+
+static void add_up(void *arg, const char *team_id, int64_t bytes)
+{
+	*(int64_t *)arg += bytes + (team_id[0] == 't' ? 0 : 1000);
+}
+
+TEST(what_rows_take_is_counted_with_them_and_known_after_a_restart)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	int64_t more = 1000, undone = 13, less = -400, events, sum = 0;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, count_some, &more, &e), 1);
+	ASSERT_EQ(store_run_now(s.store, count_some, &undone, &e), -ECANCELED);
+	ASSERT_EQ(store_run_now(s.store, count_some, &less, &e), 1);
+	events = store_used(s.store, "t2", STORE_USE_EVENTS);
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(store_used(s.store, "t1", STORE_USE_HISTORY), 600);
+		ASSERT_EQ(store_used(s.store, "t1", STORE_USE_OUTPUT), 10);
+		ASSERT_EQ(store_used(s.store, "t1", STORE_USE_EVENTS), 0);
+		ASSERT_EQ(store_used(s.store, "t2", STORE_USE_EVENTS), events);
+		ASSERT(events > 2 * 100 && events < 2 * 1000);
+		ASSERT_EQ(scratch_open(&s, &e), 0);
+	}
+	store_each_used(s.store, STORE_USE_OUTPUT, add_up, &sum);
+	ASSERT_EQ(sum, 10);
+}
+
+static void counted(void *arg, int r, const struct err *e)
+{
+	struct scratch *s = arg;
+
+	(void)r;
+	(void)e;
+	loop_stop(s->loop);
+}
+
+static int count_one(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)arg;
+	(void)e;
+	store_count(tx, "t1", STORE_USE_COMMANDS, 64);
+	return 0;
+}
+
+TEST(it_is_known_when_the_one_who_wrote_is_told)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	store_run(s.store, count_one, counted, &s);
+	ASSERT_EQ(loop_run(s.loop, &e), 0);
+	ASSERT_EQ(store_used(s.store, "t1", STORE_USE_COMMANDS), 64);
+}
