@@ -13,7 +13,8 @@
 #include <sys/file.h>
 
 enum {
-	CACHED = 64,
+	CACHED = 64, /* places for statements, of which each has so many: */
+	WAYS = 4,
 	READ_MS = 30000,       /* the longest that a read may take */
 	STREAM_MS = 3600000,   /* and one of a whole table */
 	STEPS_A_LOOK = 100000, /* of SQLite's machine: some milliseconds */
@@ -29,10 +30,12 @@ struct sqlite {
 	int lock_fd;         /* of the writer: held as long as it is open */
 	int64_t deadline_ms; /* of the read that runs */
 	int log_pages;       /* of the writer: after the last commit */
-	struct {
+	struct cached {
 		const char *sql; /* found by address, since nearly every caller passes a literal */
 		sqlite3_stmt *stmt;
-	} cache[CACHED];
+		uint64_t used; /* when: the one that was not for longest makes way */
+	} cache[CACHED][WAYS];
+	uint64_t uses;
 };
 
 struct sqlite_row {
@@ -86,7 +89,8 @@ static int fail(struct sqlite *s, int rc, struct err *e)
 static void close_db(struct sqlite *s)
 {
 	for (size_t i = 0; i < CACHED; i++)
-		(void)sqlite3_finalize(s->cache[i].stmt);
+		for (size_t way = 0; way < WAYS; way++)
+			(void)sqlite3_finalize(s->cache[i][way].stmt);
 	memset(s->cache, 0, sizeof s->cache);
 	(void)sqlite3_close(s->db);
 	s->db = NULL;
@@ -212,22 +216,36 @@ static int sqlite_open(struct store_conn *conn, struct err *e)
 	return 0;
 }
 
+/* Where the statement is, or may be. */
+static struct cached *find_cached(struct sqlite *s, const char *sql)
+{
+	struct cached *set = s->cache[((uintptr_t)sql >> 3) % CACHED], *oldest = set;
+
+	for (size_t way = 0; way < WAYS; way++) {
+		if (set[way].sql == sql)
+			return &set[way];
+		if (set[way].used < oldest->used)
+			oldest = &set[way];
+	}
+	return oldest;
+}
+
 static int prepare(struct sqlite *s, const char *sql, sqlite3_stmt **ret, struct err *e)
 {
-	size_t at = ((uintptr_t)sql >> 3) % CACHED;
+	struct cached *at = find_cached(s, sql);
 	int rc;
 
-	if (s->cache[at].sql != sql || strcmp(sqlite3_sql(s->cache[at].stmt), sql) != 0) {
-		(void)sqlite3_finalize(s->cache[at].stmt);
-		s->cache[at].sql = NULL;
-		s->cache[at].stmt = NULL;
-		rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT,
-			&s->cache[at].stmt, NULL);
+	if (at->sql != sql || strcmp(sqlite3_sql(at->stmt), sql) != 0) {
+		(void)sqlite3_finalize(at->stmt);
+		at->sql = NULL;
+		at->stmt = NULL;
+		rc = sqlite3_prepare_v3(s->db, sql, -1, SQLITE_PREPARE_PERSISTENT, &at->stmt, NULL);
 		if (rc != SQLITE_OK)
 			return fail(s, rc, e);
-		s->cache[at].sql = sql;
+		at->sql = sql;
 	}
-	*ret = s->cache[at].stmt;
+	at->used = ++s->uses;
+	*ret = at->stmt;
 	return 0;
 }
 
