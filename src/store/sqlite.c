@@ -9,8 +9,10 @@
  * began, and neither waits for the other. */
 #include "store/catalog.h"
 
+#include <limits.h>
 #include <sqlite3.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 enum {
 	CACHED = 64, /* places for statements, of which each has so many: */
@@ -196,6 +198,23 @@ static int take_lock(struct sqlite *s, struct err *e)
 	return 0;
 }
 
+/* A pipe would be waited for, and a link beside a database is nobody's good idea. */
+static int check_plain(const char *path, struct err *e)
+{
+	static const char *const beside[] = { "-journal", "-wal", "-shm" };
+	char name[PATH_MAX];
+	struct stat st;
+
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return err_set(e, -EBADMSG, "it is not a plain file");
+	for (size_t i = 0; i < ARRAY_SIZE(beside); i++) {
+		(void)snprintf(name, sizeof name, "%s%s", path, beside[i]);
+		if (lstat(name, &st) == 0 && !S_ISREG(st.st_mode))
+			return err_set(e, -EBADMSG, "%s is not a plain file: remove it", name);
+	}
+	return 0;
+}
+
 static int sqlite_open(struct store_conn *conn, struct err *e)
 {
 	struct sqlite *s = sqlite_from(conn);
@@ -205,6 +224,9 @@ static int sqlite_open(struct store_conn *conn, struct err *e)
 
 	if (s->db)
 		return 0;
+	r = check_plain(s->path, e);
+	if (r < 0)
+		return err_wrap(e, r, "open %s", s->path);
 	rc = sqlite3_open_v2(s->path, &s->db, flags | SQLITE_OPEN_NOMUTEX, NULL);
 	r = rc == SQLITE_OK ? take_lock(s, e) : fail(s, rc, e);
 	if (r >= 0)
