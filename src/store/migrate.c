@@ -56,6 +56,29 @@ int store_newest_version(void)
 	return store_migrations[store_n_migrations - 1].version;
 }
 
+static int check_not_newer(int64_t have, struct err *e)
+{
+	if (have <= store_newest_version())
+		return 0;
+	return err_set(e, -ENOTSUP,
+		"the database has version %" PRId64
+		" and this program knows up to %d: start the newer "
+		"program, or use another data directory",
+		have, store_newest_version());
+}
+
+int store_look(struct store *store, struct store_report *ret, struct err *e)
+{
+	struct store_report report = { .newest = store_newest_version() };
+	int r = store_run_now(store, store_read_version, &report.version, e);
+
+	if (r >= 0)
+		r = check_not_newer(report.version, e);
+	if (r >= 0)
+		*ret = report;
+	return r;
+}
+
 int store_migrate(struct store *store, int64_t upto, struct err *e)
 {
 	int64_t have = 0;
@@ -65,12 +88,9 @@ int store_migrate(struct store *store, int64_t upto, struct err *e)
 		r = store_run_now(store, make_table, NULL, e);
 	if (r < 0)
 		return r;
-	if (have > store_newest_version())
-		return err_set(e, -ENOTSUP,
-			"the database has version %" PRId64
-			" and this program knows up to %d: start the newer "
-			"program, or use another data directory",
-			have, store_newest_version());
+	r = check_not_newer(have, e);
+	if (r < 0)
+		return r;
 	for (size_t i = 0; i < store_n_migrations; i++) {
 		struct store_migration m = store_migrations[i];
 

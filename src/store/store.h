@@ -114,6 +114,8 @@ struct store_report {
 	size_t n_problems;
 };
 int store_upgrade(struct store *store, struct store_report *ret, struct err *e);
+/* Reads its version alone. -ENOTSUP: it is newer than this program's. */
+int store_look(struct store *store, struct store_report *ret, struct err *e);
 /* Reads all of it. What is wrong with the database is in the report and no failure. */
 int store_check(struct store *store, struct store_report *ret, struct err *e);
 /* All rows as they were at one moment, into a file of JSON lines, and back. What is sealed stays

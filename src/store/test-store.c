@@ -120,6 +120,24 @@ TEST(a_newer_database_is_refused_with_the_way_out)
 	ASSERT(strstr(e.msg, "start the newer program"));
 }
 
+TEST(its_version_can_be_looked_at_beside_its_server)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct store_report report = { 0 };
+	struct store *beside = NULL;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_open_offline(s.loop, &(struct store_config){ .url = s.url }, false, &beside,
+			  &e),
+		0);
+	ASSERT_EQ(store_look(beside, &report, &e), 0);
+	ASSERT_EQ(report.version, report.newest);
+	ASSERT_EQ(store_run_now(s.store, claim_newer, NULL, &e), 1);
+	ASSERT_EQ(store_look(beside, &report, &e), -ENOTSUP);
+	beside = store_free(beside);
+}
+
 TEST(what_one_program_has_another_does_not_get)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
