@@ -12,9 +12,10 @@
 
 /* The event log is append-only. What changes a row writes its event in the same transaction
  * (store_add_event); what merely happens is told here, and written soon, in order, off the way of
- * whoever tells it. */
+ * whoever tells it. On a full disk it waits for room; of more than can be kept (10,000, 32 MiB) the
+ * log has one event, "events.lost", that says how many. */
 struct observe_log;
-struct observe_log *observe_log_new(struct store *store);
+struct observe_log *observe_log_new(struct loop *loop, struct store *store);
 /* Writes what is left; the loop has stopped. */
 struct observe_log *observe_log_free(struct observe_log *log);
 DEFINE_CLEANUP(struct observe_log, observe_log_free)

@@ -175,7 +175,7 @@ TEST(events_are_written_in_order_and_none_is_left_behind)
 	struct loop_timer timer = { 0 };
 
 	ASSERT_EQ(rig_open(&s, &e), 0);
-	log = observe_log_new(s.scratch.store);
+	log = observe_log_new(s.scratch.loop, s.scratch.store);
 	for (int i = 0; i < 100; i++) {
 		char data[32];
 		int n = snprintf(data, sizeof data, "{\"i\":%d}", i);
@@ -203,4 +203,171 @@ TEST(events_are_written_in_order_and_none_is_left_behind)
 	ASSERT_STR(rows.kind, "last");
 	ASSERT_STR(rows.data, "{}");
 	ASSERT_STR(rows.team, "");
+}
+
+/* ---- a full disk ---- */
+
+static int skip_row(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)arg, (void)row, (void)e;
+	return 0;
+}
+
+/* SQLite's file may not grow, PostgreSQL says that its disk is full. */
+static int fill(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)arg;
+	if (!database_server())
+		return store_query(tx, "PRAGMA max_page_count = 1", NULL, 0, skip_row, NULL, e);
+	return store_exec(tx,
+		       "CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS "
+		       "'BEGIN RAISE EXCEPTION USING ERRCODE = ''53100''; END'",
+		       NULL, 0, e) < 0
+		       ? e->code
+		       : store_exec(tx,
+				 "CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH ROW "
+				 "EXECUTE FUNCTION is_full()",
+				 NULL, 0, e);
+}
+
+static int make_room(struct store_tx *tx, void *arg, struct err *e)
+{
+	(void)arg;
+	if (!database_server())
+		return store_query(tx, "PRAGMA max_page_count = 1073741823", NULL, 0, skip_row,
+			NULL, e);
+	return store_exec(tx, "DROP TRIGGER full_disk ON events", NULL, 0, e);
+}
+
+static void done(void *arg, int r, const struct err *e)
+{
+	struct rig *s = arg;
+
+	(void)e;
+	s->r = MIN(r, 0);
+	loop_stop(s->scratch.loop);
+}
+
+static int run_work(struct rig *s, store_work_fn work)
+{
+	store_run(s->scratch.store, work, done, s);
+	(void)loop_run(s->scratch.loop, NULL);
+	return s->r;
+}
+
+static void pause_ms(struct rig *s, int64_t ms)
+{
+	struct loop_timer timer;
+
+	loop_timer_init(&timer, s->scratch.loop, stop, s->scratch.loop);
+	loop_timer_set(&timer, loop_now_ms(s->scratch.loop) + ms);
+	(void)loop_run(s->scratch.loop, NULL);
+}
+
+static void tell(struct observe_log *log, int from, int to)
+{
+	static char data[4096];
+
+	for (int i = from; i < to; i++) {
+		int n = snprintf(data, sizeof data, "{\"i\":%d,\"pad\":\"%01000d\"}", i, 0);
+
+		observe_event(log, &(struct observe_event){ .actor = "system",
+					   .kind = "told",
+					   .subject = "a",
+					   .team_id = "t1",
+					   .data = str_make(data, (size_t)n) });
+	}
+}
+
+struct tally {
+	int64_t told, lost, in_order, next, said;
+	struct rig *rig;
+};
+
+static int tally_row(void *arg, const struct store_row *row, struct err *e)
+{
+	struct tally *t = arg;
+	struct str data = store_text(row, 1);
+	int64_t i = -1;
+
+	(void)e;
+	if (str_is(store_text(row, 0), "events.lost")) {
+		t->lost++;
+		(void)str_to_int(str_make(data.p + 5, data.n - 6), 0, INT64_MAX, &t->said);
+		return 0;
+	}
+	t->told++;
+	data = str_from(data, 5);
+	(void)str_to_int(str_make(data.p, (size_t)str_find(data, ',')), 0, INT64_MAX, &i);
+	t->in_order += i == t->next++;
+	return 0;
+}
+
+static int count_rows(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct tally *t = arg;
+
+	t->told = t->lost = t->in_order = t->next = t->said = 0;
+	return store_query(tx, "SELECT kind, data FROM events ORDER BY seq", NULL, 0, tally_row, t,
+		e);
+}
+
+static void counted(void *arg, int r, const struct err *e)
+{
+	done(((struct tally *)arg)->rig, r, e);
+}
+
+static void wait_for_told(struct rig *s, struct tally *t, int64_t want)
+{
+	t->rig = s;
+	for (int i = 0; i < 300 && (t->told < want || i == 0); i++) {
+		pause_ms(s, 100);
+		store_read(s->scratch.store, count_rows, counted, t);
+		(void)loop_run(s->scratch.loop, NULL);
+	}
+}
+
+TEST(events_wait_for_room_on_a_full_disk)
+{
+	CLEANUP(rig_done) struct rig s = { 0 };
+	CLEANUP(observe_log_freep) struct observe_log *log = NULL;
+	struct tally t = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	log = observe_log_new(s.scratch.loop, s.scratch.store);
+	ASSERT_EQ(run_work(&s, fill), 0);
+	tell(log, 0, 200);
+	pause_ms(&s, 500);
+	tell(log, 200, 400);
+	pause_ms(&s, 1500);
+	wait_for_told(&s, &t, 0);
+	ASSERT(t.told < 200); /* it is full */
+	ASSERT_EQ(run_work(&s, make_room), 0);
+	wait_for_told(&s, &t, 400);
+	ASSERT_EQ(t.told, 400);
+	ASSERT_EQ(t.in_order, 400);
+	ASSERT_EQ(t.lost, 0);
+}
+
+TEST(how_many_events_were_too_many_for_a_full_disk_is_an_event)
+{
+	CLEANUP(rig_done) struct rig s = { 0 };
+	CLEANUP(observe_log_freep) struct observe_log *log = NULL;
+	struct tally t = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(rig_open(&s, &e), 0);
+	log = observe_log_new(s.scratch.loop, s.scratch.store);
+	ASSERT_EQ(run_work(&s, fill), 0);
+	tell(log, 0, 10400);
+	pause_ms(&s, 1500); /* it was tried, and some may have fitted */
+	wait_for_told(&s, &t, 0);
+	ASSERT(t.told < 1000);
+	ASSERT_EQ(run_work(&s, make_room), 0);
+	wait_for_told(&s, &t, 10000);
+	ASSERT_EQ(t.told, 10000);
+	ASSERT_EQ(t.in_order, 10000);
+	ASSERT_EQ(t.lost, 1);
+	ASSERT_EQ(t.said, 400);
 }

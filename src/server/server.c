@@ -409,7 +409,7 @@ static int open_books(struct server *s, struct err *e)
 	if (r >= 0)
 		r = template_load_tags(s->templates, s->store, e);
 	if (r >= 0)
-		s->events = observe_log_new(s->store);
+		s->events = observe_log_new(s->loop, s->store);
 	if (r >= 0)
 		r = open_volumes(s, e);
 	if (r >= 0)
