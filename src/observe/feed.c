@@ -39,8 +39,7 @@ struct observe_feed {
 	struct event *ring[RING]; /* ring[i % RING], first <= i < next */
 	size_t first, next, ring_bytes;
 	int64_t head;      /* the newest number that was read */
-	int64_t oldest;    /* that has not been forgotten */
-	struct trim *trim; /* NULL: nothing is */
+	struct trim *trim; /* knows what has been forgotten */
 	struct list readers;
 	struct list wheel[BEAT_S];
 	size_t beat, joined, n_readers;
@@ -259,13 +258,18 @@ static void tell_gap(struct observe_reader *r)
 	send_text(r, str_make(text, (size_t)n));
 }
 
+static int64_t oldest_for(const struct observe_reader *r)
+{
+	return trim_oldest(r->feed->trim, r->config.filter.team_id);
+}
+
 /* What it has not seen, and nobody will any more; who asks for all from the first one on means the
  * first there is. */
 static void skip_forgotten(struct observe_reader *r)
 {
 	int64_t from = r->at;
 
-	r->at = r->feed->oldest - 1;
+	r->at = oldest_for(r) - 1;
 	if (from)
 		tell(r, "forgotten", from + 1);
 }
@@ -275,7 +279,7 @@ static void skip_forgotten(struct observe_reader *r)
 static void pump(struct observe_reader *r)
 {
 	while (!r->is_reading && r->at < r->feed->head && may_send(r)) {
-		if (r->at + 1 < r->feed->oldest && !r->is_full)
+		if (r->at + 1 < oldest_for(r) && !r->is_full)
 			skip_forgotten(r);
 		if (ring_covers(r->feed, r->at)) {
 			send_from_ring(r);
@@ -541,13 +545,13 @@ static void on_beat(void *arg)
 int observe_feed_new(struct loop *loop, struct store *store, struct observe_metrics *metrics,
 	struct observe_feed **ret, struct err *e)
 {
-	int64_t head = 0, oldest = 0;
+	int64_t head = 0;
 	int r = read_number(store, "SELECT COALESCE(MAX(seq), 0) FROM events", &head, e);
 	struct observe_feed *feed;
+	struct trim *trim = NULL;
 
 	if (r >= 0)
-		r = read_number(store, "SELECT COALESCE(MIN(seq), 0) FROM events", &oldest, e);
-
+		r = trim_new(loop, store, &trim, e);
 	if (r < 0)
 		return err_wrap(e, r, "read the end of the event log");
 	feed = XNEW(struct observe_feed);
@@ -555,7 +559,7 @@ int observe_feed_new(struct loop *loop, struct store *store, struct observe_metr
 	feed->store = store;
 	feed->metrics = metrics;
 	feed->head = head;
-	feed->oldest = oldest;
+	feed->trim = trim;
 	feed->reads = 1; /* this one */
 	feed->out = BUF_INIT(64 << 20);
 	list_init(&feed->readers);
@@ -569,16 +573,9 @@ int observe_feed_new(struct loop *loop, struct store *store, struct observe_metr
 	return 0;
 }
 
-static void on_forgotten(void *arg, int64_t oldest)
+void observe_feed_forget(struct observe_feed *feed, int64_t keep_s, const struct limit_teams *teams)
 {
-	struct observe_feed *feed = arg;
-
-	feed->oldest = oldest;
-}
-
-void observe_feed_forget(struct observe_feed *feed, int64_t keep_s)
-{
-	feed->trim = trim_new(feed->loop, feed->store, keep_s, on_forgotten, feed);
+	trim_start(feed->trim, keep_s, teams);
 }
 
 void observe_feed_close(struct observe_feed *feed)

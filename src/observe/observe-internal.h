@@ -21,10 +21,16 @@ void item_read(const struct store_row *row, struct observe_item *ret);
 int read_number(struct store *store, const char *sql, int64_t *ret, struct err *e);
 
 /* ---- trim.c ---- */
-struct trim;                                        /* forgets what is old, a little at a time */
-typedef void (*trim_fn)(void *arg, int64_t oldest); /* the oldest number that is left */
-struct trim *trim_new(struct loop *loop, struct store *store, int64_t keep_s, trim_fn fn,
-	void *arg);
+enum {
+	OBSERVE_TEAM_SIZE = 64,
+};
+struct trim; /* forgets what is old, or too much, a little at a time */
+/* Blocking, at start. */
+int trim_new(struct loop *loop, struct store *store, struct trim **ret, struct err *e);
+/* From now on; as observe_feed_forget. */
+void trim_start(struct trim *trim, int64_t keep_s, const struct limit_teams *teams);
+/* The oldest number that is left: of that team or, when its id is empty, of all. */
+int64_t trim_oldest(const struct trim *trim, struct str team_id);
 struct trim *trim_free(struct trim *trim);
 
 /* ---- metrics.c ---- */

@@ -2,11 +2,13 @@
  * and cost, metrics, traces), teams' sandboxes over time, the machine itself. Owns:   events on
  * their way to the log, the feed's memory of the newest ones, metrics' counts, cursors of readers;
  * the rest it reads: tables of others and /proc. Uses:   base, loop, json, client (to send traces),
- * store. Never:  changes what it looks at, answers HTTP, or makes anybody wait for a reader. */
+ * limit (ceilings of teams), store. Never:  changes what it looks at, answers HTTP, or makes
+ * anybody wait for a reader. */
 #pragma once
 
 #include "base/base.h"
 #include "json/json.h"
+#include "limit/limit.h"
 #include "loop/loop.h"
 #include "store/store.h"
 
@@ -127,9 +129,12 @@ struct observe_feed_state {
 	int64_t head;
 };
 void observe_feed_state(const struct observe_feed *feed, struct observe_feed_state *ret);
-/* Events that are older than that are forgotten from now on, but for the newest: the next one
- * counts on its number. Readers that come from before hear which are gone (`forgotten`). */
-void observe_feed_forget(struct observe_feed *feed, int64_t keep_s);
+/* Events that are older than that (0: for ever) are forgotten from now on, and of a team that has
+ * more than its ceiling (teams NULL: none has one) the oldest; but for the newest: the next one
+ * counts on its number. Readers that come from before hear which are gone (`forgotten`), those of
+ * one team also of its own. */
+void observe_feed_forget(struct observe_feed *feed, int64_t keep_s,
+	const struct limit_teams *teams);
 /* Called after each batch of new events, on the loop; for a reader with a cursor of its own. */
 void observe_feed_on_new(struct observe_feed *feed, loop_fn fn, void *arg);
 

@@ -559,7 +559,7 @@ TEST(what_is_old_is_forgotten_but_for_the_newest)
 	ASSERT_EQ(rig_open(&rig, &e), 0);
 	add_old(&rig, 1200); /* more than are taken off at once */
 	wait_for_head(&rig, 1200);
-	observe_feed_forget(rig.feed, 1);
+	observe_feed_forget(rig.feed, 1, NULL);
 	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
 		run_for(&rig, 20);
 	run_for(&rig, 300);
@@ -579,7 +579,7 @@ TEST(what_is_young_stays_and_holds_what_is_behind_it)
 	add(&rig, 3, 0);
 	add_old(&rig, 7);
 	wait_for_head(&rig, 10);
-	observe_feed_forget(rig.feed, 1);
+	observe_feed_forget(rig.feed, 1, NULL);
 	run_for(&rig, 2500);
 	ASSERT_EQ(count_stored(&rig), 10);
 }
@@ -596,7 +596,7 @@ TEST(readers_from_before_hear_what_was_forgotten)
 	/* Another feed, with nothing of it in memory. */
 	rig.feed = observe_feed_free(rig.feed);
 	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
-	observe_feed_forget(rig.feed, 1);
+	observe_feed_forget(rig.feed, 1, NULL);
 	for (int i = 0; i < 500 && count_stored(&rig) > 1; i++)
 		run_for(&rig, 20);
 	sink_open(&rig, &late, 7, (struct observe_filter){ 0 });
@@ -622,5 +622,55 @@ TEST(readers_from_before_hear_what_was_forgotten)
 	ASSERT_EQ(again.forgotten, 1);
 	ASSERT_EQ(again.gap_from, 2);
 	ASSERT_EQ(again.gap_to, 49);
+	(void)observe_reader_free(again.reader);
+}
+
+/* Of t1, whatever the usual one is. */
+static void one_mib(void *arg, const char *team_id, struct limit_ceilings *ret)
+{
+	(void)arg;
+	ret->v[LIMIT_EVENTS] = strcmp(team_id, "t1") == 0 ? 1 : 0;
+}
+
+TEST(of_a_team_with_too_many_the_oldest_go_and_its_readers_hear_of_it)
+{
+	static const struct limit_teams ceilings = { one_mib, NULL };
+	struct sink own = { 0 }, others = { 0 }, again = { 0 };
+	struct observe_query t2 = { .filter = { .team_id = STR("t2") }, .limit = 1000 };
+	CLEANUP(rig_done) struct rig rig = { 0 };
+	struct err e = { 0 };
+	int64_t most = 1 << 20;
+
+	ASSERT_EQ(rig_open(&rig, &e), 0);
+	rig.n_added = 2;
+	add(&rig, 200, 14000); /* half of them t1's: 1.3 MiB */
+	wait_for_head(&rig, 200);
+	ASSERT(store_used(rig.store, "t1", STORE_USE_EVENTS) > most);
+	rig.feed = observe_feed_free(rig.feed); /* another, with nothing of it in memory */
+	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
+	observe_feed_forget(rig.feed, 0, &ceilings);
+	for (int i = 0; i < 500 && store_used(rig.store, "t1", STORE_USE_EVENTS) > most; i++)
+		run_for(&rig, 20);
+	run_for(&rig, 300);
+	ASSERT(store_used(rig.store, "t1", STORE_USE_EVENTS) <= most);
+	ASSERT(store_used(rig.store, "t1", STORE_USE_EVENTS) > most * 3 / 4);
+	ASSERT_EQ(ask(&rig, &t2).n, 100);
+	sink_open(&rig, &own, 1, (struct observe_filter){ .team_id = STR("t1") });
+	sink_open(&rig, &others, 1, (struct observe_filter){ .team_id = STR("t2") });
+	wait_for(&rig, &others.n, 99);
+	wait_for(&rig, &own.n, 1);
+	ASSERT_EQ(own.forgotten, 1);
+	ASSERT_EQ(own.gap_from, 2);
+	ASSERT(own.gap_to > 10 && own.gap_to < 100);
+	ASSERT_EQ(others.forgotten, 0);
+	(void)observe_reader_free(own.reader);
+	(void)observe_reader_free(others.reader);
+	/* The next server knows it too. */
+	rig.feed = observe_feed_free(rig.feed);
+	ASSERT_EQ(observe_feed_new(rig.loop, rig.store, rig.metrics, &rig.feed, &e), 0);
+	sink_open(&rig, &again, 1, (struct observe_filter){ .team_id = STR("t1") });
+	wait_for(&rig, &again.n, 1);
+	ASSERT_EQ(again.forgotten, 1);
+	ASSERT_EQ(again.gap_to, own.gap_to);
 	(void)observe_reader_free(again.reader);
 }

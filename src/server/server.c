@@ -489,7 +489,8 @@ static int wire(struct server *s, struct err *e)
 	name_node(s);
 	r = open_books(s, e);
 	if (r >= 0)
-		r = watch_new(s->loop, s->store, &s->config, s->node_id, &s->watch, e);
+		r = watch_new(s->loop, s->store, &s->config,
+			&(struct limit_teams){ ceilings_of, s }, s->node_id, &s->watch, e);
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGTERM, on_stop_signal, s, e);
 	if (r >= 0)

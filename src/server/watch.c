@@ -40,7 +40,7 @@ static void watch_freep(struct watch **w)
 }
 
 int watch_new(struct loop *loop, struct store *store, const struct config *config,
-	const char *node_id, struct watch **ret, struct err *e)
+	const struct limit_teams *teams, const char *node_id, struct watch **ret, struct err *e)
 {
 	CLEANUP(watch_freep) struct watch *w = XNEW(struct watch);
 	int r;
@@ -49,8 +49,8 @@ int watch_new(struct loop *loop, struct store *store, const struct config *confi
 	w->config = config;
 	w->metrics = observe_metrics_new();
 	r = observe_feed_new(loop, store, w->metrics, &w->feed, e);
-	if (r >= 0 && config->history_retention_s)
-		observe_feed_forget(w->feed, config->history_retention_s);
+	if (r >= 0)
+		observe_feed_forget(w->feed, config->history_retention_s, teams);
 	if (r >= 0 && config->trace_url)
 		r = open_traces(w, store, node_id, e);
 	if (r < 0)

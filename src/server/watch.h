@@ -7,7 +7,7 @@
 struct watch;
 /* Blocking, at start. */
 int watch_new(struct loop *loop, struct store *store, const struct config *config,
-	const char *node_id, struct watch **ret, struct err *e);
+	const struct limit_teams *teams, const char *node_id, struct watch **ret, struct err *e);
 void watch_tell_api(struct watch *watch, struct api_config *api);
 /* The server stops: ends the streams, so that nobody waits for them. */
 void watch_close(struct watch *watch);
