@@ -63,13 +63,21 @@ static const char *word_of(int err_code)
 	return NULL;
 }
 
+/* Of whose key it is; NULL: of nobody's. */
+static struct observe_metrics *team_metrics(const struct api_call *call)
+{
+	return observe_metrics_of(call->api->config.metrics, str_of(call->key.team_id));
+}
+
 void api_note_answer(struct api_call *call, int status)
 {
 	struct api_node *node = &call->api->node;
 
-	observe_request(call->api->config.metrics, http_method(call->x),
-		call->route ? call->route->pattern : "none", status,
-		time_now_us() - call->began_us);
+	const char *route = call->route ? call->route->pattern : "none";
+	int64_t us = time_now_us() - call->began_us;
+
+	observe_request(call->api->config.metrics, http_method(call->x), route, status, us);
+	observe_request(team_metrics(call), http_method(call->x), route, status, us);
 	log_debug("api.answered",
 		"method=%.*s path=%s status=%d request_id=%s key=%s team_id=%s agent_id=%s",
 		STR_ARG(http_method(call->x)), log_quote(http_path(call->x)), status,
@@ -122,6 +130,7 @@ static void count_error(struct api_call *call, int status, const char *word)
 			word = statuses[i].word;
 	observe_label(&labels, "cause", str_of(word ? word : "error"));
 	observe_count(call->api->config.metrics, OBSERVE_ERRORS, buf_str(&labels), 1);
+	observe_count(team_metrics(call), OBSERVE_ERRORS, buf_str(&labels), 1);
 }
 
 /* Whose doing it is: what a caller asked for wrongly is its own, the rest is ours, unless a handler

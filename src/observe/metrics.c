@@ -6,6 +6,7 @@
 enum {
 	MAX_SERIES = 1024, /* of one family: requests by route, method and status are the most */
 	MAX_LABEL = 96,
+	MAX_TEAMS = 256,
 	BUCKETS = 16,
 	DATA_BYTES = 256 << 10,
 };
@@ -19,6 +20,7 @@ enum type {
 static const struct family {
 	const char *name, *help;
 	enum type type;
+	bool is_servers; /* no team's business */
 } families[OBSERVE_FAMILIES] = {
 	[OBSERVE_EVENTS] = { "atoll_events_total", "Events that were appended to the log.",
 		COUNTER },
@@ -43,13 +45,13 @@ static const struct family {
 		"From the head of a request until its answer began.", HISTOGRAM },
 	[OBSERVE_ERRORS] = { "atoll_errors_total", "Answers that were errors, by cause.", COUNTER },
 	[OBSERVE_BREAKER] = { "atoll_breaker_state",
-		"Circuit breaker of a runtime: 0 closed, 1 half open, 2 open.", GAUGE },
+		"Circuit breaker of a runtime: 0 closed, 1 half open, 2 open.", GAUGE, true },
 	[OBSERVE_FEED_GAPS] = { "atoll_feed_gaps_total",
-		"Times a slow reader was taken off the live feed.", COUNTER },
+		"Times a slow reader was taken off the live feed.", COUNTER, true },
 	[OBSERVE_TRACE_SPANS] = { "atoll_trace_spans_total", "Spans by what became of them.",
-		COUNTER },
+		COUNTER, true },
 	[OBSERVE_TRACE_REQUESTS] = { "atoll_trace_requests_total",
-		"Requests to the trace collector by their result.", COUNTER },
+		"Requests to the trace collector by their result.", COUNTER, true },
 };
 
 static const int64_t bounds_us[BUCKETS] = { 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000,
@@ -65,7 +67,9 @@ struct series {
 
 struct observe_metrics {
 	struct map series[OBSERVE_FAMILIES];
-	int64_t dropped; /* labels that there was no room for */
+	int64_t dropped;         /* labels that there was no room for */
+	struct map teams;        /* the same of each team, by its id */
+	char team_id[UUID_SIZE]; /* empty: of the whole server */
 };
 
 struct observe_metrics *observe_metrics_new(void)
@@ -73,20 +77,53 @@ struct observe_metrics *observe_metrics_new(void)
 	return XNEW(struct observe_metrics);
 }
 
+static void free_family(struct map *all)
+{
+	struct series *s;
+	size_t at = 0;
+
+	while ((s = map_next(all, &at))) {
+		free(s->buckets);
+		free(s);
+	}
+	map_done(all);
+}
+
+static void free_one(struct observe_metrics *m)
+{
+	for (size_t i = 0; i < OBSERVE_FAMILIES; i++)
+		free_family(&m->series[i]);
+	free(m);
+}
+
 struct observe_metrics *observe_metrics_free(struct observe_metrics *m)
 {
-	for (size_t i = 0; m && i < OBSERVE_FAMILIES; i++) {
-		struct series *s;
-		size_t at = 0;
+	struct observe_metrics *of_team;
+	size_t at = 0;
 
-		while ((s = map_next(&m->series[i], &at))) {
-			free(s->buckets);
-			free(s);
-		}
-		map_done(&m->series[i]);
-	}
-	free(m);
+	if (!m)
+		return NULL;
+	while ((of_team = map_next(&m->teams, &at)))
+		free_one(of_team);
+	map_done(&m->teams);
+	free_one(m);
 	return NULL;
+}
+
+struct observe_metrics *observe_metrics_of(struct observe_metrics *m, struct str team_id)
+{
+	struct observe_metrics *of_team = m && team_id.n ? map_get(&m->teams, team_id) : NULL;
+
+	if (of_team || !m || !team_id.n || team_id.n >= sizeof of_team->team_id)
+		return of_team;
+	if (m->teams.n >= MAX_TEAMS) {
+		m->dropped++;
+		return NULL;
+	}
+	of_team = XNEW(struct observe_metrics);
+	(void)snprintf(of_team->team_id, sizeof of_team->team_id, "%.*s", STR_ARG(team_id));
+	(void)map_put(&m->teams, str_of(of_team->team_id), of_team);
+	return of_team;
 }
 
 void observe_label(struct buf *labels, const char *name, struct str value)
@@ -220,7 +257,7 @@ static void note_execution(struct observe_metrics *m, struct buf *labels,
 static void note_data(struct observe_metrics *m, struct buf *labels,
 	const struct observe_item *item, const struct event_data *d)
 {
-	/* Counts are everybody's to see, and a team's own name for its snapshot is not. */
+	/* The operator sees the whole, and a team's own name for its snapshot is no label there. */
 	if (str_is(item->kind, "sandbox.created"))
 		observe_count(m, OBSERVE_SANDBOXES_CREATED,
 			one_label(labels, "template", d->base_template, "unknown"), 1);
@@ -250,17 +287,20 @@ static bool is_telling(struct str kind)
 void metrics_note(struct observe_metrics *m, const struct observe_item *item)
 {
 	CLEANUP(buf_done) struct buf labels = BUF_INIT(1024);
+	struct observe_metrics *of_team = observe_metrics_of(m, item->team_id);
+	struct str kind = one_label(&labels, "kind", item->kind, "");
 	struct arena *arena;
 	struct event_data data;
 
-	if (!m)
-		return;
-	observe_count(m, OBSERVE_EVENTS, one_label(&labels, "kind", item->kind, ""), 1);
-	if (!is_telling(item->kind))
+	observe_count(m, OBSERVE_EVENTS, kind, 1);
+	observe_count(of_team, OBSERVE_EVENTS, kind, 1);
+	if (!m || !is_telling(item->kind))
 		return;
 	arena = arena_new(DATA_BYTES);
-	if (event_data_read(arena, item->data, &data) >= 0)
+	if (event_data_read(arena, item->data, &data) >= 0) {
 		note_data(m, &labels, item, &data);
+		note_data(of_team, &labels, item, &data);
+	}
 	(void)arena_free(arena);
 }
 
@@ -326,7 +366,8 @@ static void write_family(const struct observe_metrics *m, enum observe_family fa
 void observe_metrics_write(const struct observe_metrics *m, struct buf *out)
 {
 	for (size_t i = 0; i < OBSERVE_FAMILIES; i++)
-		write_family(m, (enum observe_family)i, out);
+		if (!m->team_id[0] || !families[i].is_servers)
+			write_family(m, (enum observe_family)i, out);
 	observe_write_family(out, "atoll_metrics_dropped_total", "counter",
 		"Counts whose labels there was no room for.");
 	observe_write_value(out, "atoll_metrics_dropped_total", STR(""), (double)m->dropped);

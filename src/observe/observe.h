@@ -94,6 +94,9 @@ struct observe_metrics;
 struct observe_metrics *observe_metrics_new(void);
 struct observe_metrics *observe_metrics_free(struct observe_metrics *m);
 DEFINE_CLEANUP(struct observe_metrics, observe_metrics_free)
+/* A team's own part of them, counted beside the whole; NULL: nobody's, or there are too many. Lives
+ * as long as `m`. */
+struct observe_metrics *observe_metrics_of(struct observe_metrics *m, struct str team_id);
 /* Appends a label, escaped and cut at a sensible length. */
 void observe_label(struct buf *labels, const char *name, struct str value);
 /* m may be NULL in all of these: then nothing is counted. */
@@ -106,7 +109,7 @@ void observe_time(struct observe_metrics *m, enum observe_family family, struct 
 /* One request that was answered. */
 void observe_request(struct observe_metrics *m, struct str method, const char *route, int status,
 	int64_t us);
-/* All families in the text format 0.0.4. */
+/* All families in the text format 0.0.4; of a team, those that are about teams. */
 void observe_metrics_write(const struct observe_metrics *m, struct buf *out);
 /* What is only known when somebody asks: a family of its own, then its values. */
 void observe_write_family(struct buf *out, const char *name, const char *type, const char *help);

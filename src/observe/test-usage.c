@@ -281,6 +281,26 @@ TEST(a_teams_own_names_are_no_labels)
 	ASSERT(!strstr(out.p, "secret-plan"));
 }
 
+TEST(a_team_sees_its_own_counts_alone)
+{
+	CLEANUP(observe_metrics_freep) struct observe_metrics *m = observe_metrics_new();
+	CLEANUP(buf_done) struct buf one = BUF_INIT(1 << 20), other = BUF_INIT(1 << 20);
+	const struct observe_item item = { .kind = STR("execution.ended"),
+		.team_id = STR("one"),
+		.data = STR("{\"ended_by\":\"process\"}") };
+
+	metrics_note(m, &item);
+	observe_gauge(m, OBSERVE_BREAKER, STR("runtime=\"local\""), 1);
+	observe_request(observe_metrics_of(m, STR("other")), STR("GET"), "/x", 200, 1);
+	observe_metrics_write(observe_metrics_of(m, STR("one")), &one);
+	observe_metrics_write(observe_metrics_of(m, STR("other")), &other);
+	ASSERT(strstr(one.p, "\natoll_executions_total{ended_by=\"process\"} 1\n"));
+	ASSERT(!strstr(other.p, "\natoll_executions_total{"));
+	ASSERT(strstr(other.p, "\natoll_http_requests_total{"));
+	ASSERT(!strstr(one.p, "\natoll_http_requests_total{") && !strstr(one.p, "atoll_breaker"));
+	ASSERT(!observe_metrics_of(m, STR("")) && !observe_metrics_of(NULL, STR("one")));
+}
+
 TEST(labels_of_others_do_not_fill_the_memory)
 {
 	CLEANUP(observe_metrics_freep) struct observe_metrics *m = observe_metrics_new();
