@@ -11,8 +11,9 @@ enum {
 struct entry { /* a live key */
 	struct access_key key;
 	char hash[HASH_SIZE];
-	bool used;        /* since last_used_us was written */
-	struct list node; /* oldest first */
+	bool used;           /* since last_used_us was written */
+	struct list node;    /* oldest first */
+	struct list holders; /* notices of what was opened with it and is still open */
 };
 
 struct team {
@@ -24,6 +25,7 @@ struct access_book {
 	struct store *store;
 	struct loop *loop; /* NULL: when a key was used is not kept */
 	struct loop_timer timer;
+	struct loop_timer ends; /* when the next key that is held may be over */
 	int64_t use_after_ms;
 	struct map by_hash;
 	struct list entries, teams;
@@ -33,5 +35,8 @@ struct access_book {
 
 int key_hash(struct str key, char hash[HASH_SIZE]);
 void book_add(struct access_book *book, const struct access_key *key, const char *hash);
-void book_remove(struct access_book *book, struct entry *entry);
+void book_remove(struct access_book *book, struct entry *entry); /* then nobody finds it */
+void entry_end(struct entry *entry); /* tells its holders, and frees it */
+/* Its end has come nearer. */
+void book_watch_end(struct access_book *book, const struct entry *entry);
 struct entry *book_find(const struct access_book *book, const char *team_id, struct str id);

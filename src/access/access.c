@@ -5,6 +5,10 @@
  * forgotten. Their rows stay, as those of revoked ones do. */
 #define EXPIRED_KEPT_US (30 * 24 * 3600 * INT64_C(1000000))
 
+enum {
+	LOOK_MS = 5000, /* keys end by the wall clock, which can be set: so often it is looked at */
+};
+
 /* Lower-case hex only, exactly as issued: one key has one spelling. */
 int key_hash(struct str key, char hash[HASH_SIZE])
 {
@@ -27,6 +31,7 @@ void book_add(struct access_book *book, const struct access_key *key, const char
 	struct entry *entry = XNEW(struct entry);
 
 	entry->key = *key;
+	list_init(&entry->holders);
 	(void)snprintf(entry->hash, sizeof entry->hash, "%s", hash);
 	list_append(&book->entries, &entry->node);
 	(void)map_put(&book->by_hash, str_of(entry->hash), entry);
@@ -36,6 +41,11 @@ void book_remove(struct access_book *book, struct entry *entry)
 {
 	(void)map_remove(&book->by_hash, str_of(entry->hash));
 	list_remove(&entry->node);
+}
+
+void entry_end(struct entry *entry)
+{
+	notice_tell(&entry->holders);
 	free(entry);
 }
 
@@ -144,8 +154,14 @@ struct access_book *access_book_free(struct access_book *book)
 	if (!book)
 		return NULL;
 	loop_timer_cancel(&book->timer);
+	loop_timer_cancel(&book->ends);
 	LIST_EACH(&book->entries, node)
-	free(container_of(node, struct entry, node));
+	{
+		struct entry *entry = container_of(node, struct entry, node);
+
+		notice_forget(&entry->holders);
+		free(entry);
+	}
 	LIST_EACH(&book->teams, node)
 	free(container_of(node, struct team, node));
 	map_done(&book->by_hash);
@@ -192,8 +208,10 @@ static void forget_expired(struct access_book *book)
 	{
 		struct entry *entry = container_of(node, struct entry, node);
 
-		if (entry->key.expires_us && entry->key.expires_us < before_us)
+		if (entry->key.expires_us && entry->key.expires_us < before_us) {
 			book_remove(book, entry);
+			entry_end(entry);
+		}
 	}
 }
 
@@ -219,11 +237,57 @@ static void on_use_timer(void *arg)
 	store_run(book->store, write_uses, uses_written, uses);
 }
 
+/* ---- those who hold a key ---- */
+
+static bool is_over(const struct entry *entry)
+{
+	return entry->key.expires_us && entry->key.expires_us <= time_wall_us();
+}
+
+void book_watch_end(struct access_book *book, const struct entry *entry)
+{
+	int64_t left_ms = (entry->key.expires_us - time_wall_us()) / 1000 + 1, at_ms;
+
+	if (!book->loop || !entry->key.expires_us || list_empty(&entry->holders))
+		return;
+	at_ms = loop_now_ms(book->loop) + MIN(MAX(left_ms, 0), LOOK_MS);
+	if (!loop_timer_is_set(&book->ends) || book->ends.at_ms > at_ms)
+		loop_timer_set(&book->ends, at_ms);
+}
+
+static void on_end_timer(void *arg)
+{
+	struct access_book *book = arg;
+
+	LIST_EACH(&book->entries, node)
+	{
+		struct entry *entry = container_of(node, struct entry, node);
+
+		if (is_over(entry))
+			notice_tell(&entry->holders);
+		else
+			book_watch_end(book, entry);
+	}
+}
+
+void access_hold(struct access_book *book, const struct access_key *key, struct notice *n,
+	loop_fn fn, void *arg)
+{
+	/* The caller may only read the key; who holds it is the book's own business. */
+	const struct entry *shown = (const struct entry *)(const void *)key;
+	struct entry *entry = map_get(&book->by_hash, str_of(shown->hash));
+
+	static_assert(offsetof(struct entry, key) == 0, "a key is the start of its entry");
+	notice_want(&entry->holders, n, fn, arg);
+	book_watch_end(book, entry);
+}
+
 void access_keep_use(struct access_book *book, struct loop *loop, int64_t after_ms)
 {
 	book->loop = loop;
 	book->use_after_ms = after_ms;
 	loop_timer_init(&book->timer, loop, on_use_timer, book);
+	loop_timer_init(&book->ends, loop, on_end_timer, book);
 }
 
 static void mark_used(struct access_book *book, struct entry *entry)
@@ -240,11 +304,6 @@ static struct entry *find_text(const struct access_book *book, struct str key)
 
 	/* Looking up a digest tells an attacker nothing about the key, however long it takes. */
 	return key_hash(key, hash) < 0 ? NULL : map_get(&book->by_hash, str_of(hash));
-}
-
-static bool is_over(const struct entry *entry)
-{
-	return entry->key.expires_us && entry->key.expires_us <= time_wall_us();
 }
 
 const struct access_key *access_check(struct access_book *book, struct str key)

@@ -5,7 +5,9 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/notice.h"
 #include "limit/limit.h"
+#include "loop/loop.h"
 #include "store/store.h"
 
 enum {
@@ -62,7 +64,6 @@ struct access_team {
 };
 
 struct access_book;
-struct loop;
 /* Loads all keys; makes the first team if there is none. Blocking, at start. */
 int access_book_new(struct store *store, struct access_book **ret, struct err *e);
 struct access_book *access_book_free(struct access_book *book);
@@ -103,6 +104,10 @@ int access_ensure_key(struct access_book *book, const char *key, struct err *e);
  * Valid until the next change of the book. */
 const struct access_key *access_check(struct access_book *book, struct str key);
 
+/* Tells whoever goes on with what was opened by this key (as access_check gave it) when it is
+ * revoked or its time is up. Needs access_keep_use's loop for the latter. */
+void access_hold(struct access_book *book, const struct access_key *key, struct notice *n,
+	loop_fn fn, void *arg);
 /* Was it a live key until its time was up? */
 bool access_is_expired(const struct access_book *book, struct str key);
 

@@ -222,6 +222,7 @@ static void key_replaced(void *arg, int r, const struct err *e)
 	if (r >= 0 && old) {
 		old->key.expires_us = c->replaced_end_us;
 		memcpy(old->key.replaced_by, c->key.id, sizeof old->key.replaced_by);
+		book_watch_end(c->book, old);
 	}
 	creation_end(c, r, e);
 }
@@ -330,7 +331,9 @@ static void key_revoked(void *arg, int r, const struct err *e)
 
 	if (entry)
 		book_remove(v->book, entry);
-	v->done(v->arg, MIN(r, 0), e);
+	v->done(v->arg, MIN(r, 0), e); /* first: a key may have revoked itself */
+	if (entry)
+		entry_end(entry);
 	free(v);
 }
 

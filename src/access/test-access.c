@@ -10,7 +10,7 @@ struct scratch {
 	struct store *store;
 	struct access_book *book;
 	char key[ACCESS_KEY_SIZE], id[ACCESS_ID_SIZE];
-	int r;
+	int r, ends;
 };
 
 static int open_book(struct scratch *s, struct err *e)
@@ -334,6 +334,63 @@ TEST(a_key_rotated_without_overlap_ends_at_once)
 	ASSERT_EQ(open_book(&s, &e), 0);
 	ASSERT(!access_check(s.book, str_of(old)));
 	ASSERT(access_check(s.book, str_of(s.key)));
+}
+
+static void count_end(void *arg)
+{
+	struct scratch *s = arg;
+
+	s->ends++;
+	loop_stop(s->loop);
+}
+
+/* A key of the first team, held once. */
+static const struct access_key *hold_new(struct scratch *s, int64_t expires_us, struct notice *held)
+{
+	struct access_key_spec spec = { .team_id = access_first_team(s->book),
+		.actor = "test",
+		.name = STR("held"),
+		.expires_us = expires_us };
+	const struct access_key *key;
+
+	access_create_key(s->book, &spec, created, s);
+	(void)loop_run(s->loop, NULL);
+	key = access_check(s->book, str_of(s->key));
+	access_hold(s->book, key, held, count_end, s);
+	return key;
+}
+
+TEST(whoever_holds_a_key_is_told_of_its_end)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct notice revoked = { 0 }, dropped = { 0 }, over = { 0 }, rotated = { 0 };
+	char team[ACCESS_ID_SIZE];
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	access_make_key(s.key);
+	ASSERT_EQ(access_ensure_key(s.book, s.key, &e), 0);
+	access_keep_use(s.book, s.loop, 60000);
+	(void)snprintf(team, sizeof team, "%s", access_first_team(s.book));
+
+	access_hold(s.book, hold_new(&s, 0, &revoked), &dropped, count_end, &s);
+	notice_drop(&dropped);
+	access_revoke_key(s.book, team, str_of(s.id), "test", done, &s);
+	(void)loop_run(s.loop, NULL);
+	ASSERT_EQ(s.r, 0);
+	ASSERT_EQ(s.ends, 1); /* told once, and after the one who asked for it */
+
+	(void)hold_new(&s, time_wall_us() + 300000, &over);
+	(void)loop_run(s.loop, NULL);
+	ASSERT_EQ(s.ends, 2);
+	ASSERT(!access_check(s.book, str_of(s.key)));
+
+	(void)hold_new(&s, 0, &rotated);
+	access_rotate_key(s.book, team, str_of(s.id), 0, "test", created, &s);
+	(void)loop_run(s.loop, NULL);
+	if (s.ends == 2)
+		(void)loop_run(s.loop, NULL);
+	ASSERT_EQ(s.ends, 3);
 }
 
 TEST(what_begins_with_an_id_is_none)
