@@ -18,6 +18,7 @@ struct creation {
 	char replaces[ACCESS_ID_SIZE]; /* the key that is rotated; empty: none, as the next */
 	bool is_lost;                  /* the book does not know that key, or not what it may */
 	int64_t replaced_end_us;
+	int64_t most; /* keys that the team may have */
 	access_created_fn fn;
 	void *arg;
 };
@@ -53,21 +54,48 @@ static int tell(struct store_tx *tx, const struct creation *c, const char *kind,
 	return store_add_caused_event(tx, &event, &cause, e);
 }
 
+static int count_row(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)e;
+	*(int64_t *)arg = store_int(row, 0);
+	return 0;
+}
+
+/* Those whose time is up count too, until they are revoked. */
+static int check_count(struct store_tx *tx, const struct creation *c, struct err *e)
+{
+	int64_t n = 0;
+	int r = store_query(tx,
+		"SELECT COUNT(*) FROM api_keys WHERE team_id = $1 AND revoked_us IS NULL",
+		STORE_PARAMS(P_TEXT(c->key.team_id)), count_row, &n, e);
+
+	return r < 0 || n < c->most ? r
+				    : err_set(e, -EDQUOT,
+					      "the limit of your team, %" PRId64
+					      " API keys, is reached: revoke some first",
+					      c->most);
+}
+
 /* Returns how many rows there are now that were not before. */
 static int insert_row(struct store_tx *tx, const struct creation *c, struct err *e)
 {
 	const struct access_key *k = &c->key;
+	int r = check_count(tx, c, e);
 
-	return store_exec(tx,
-		"INSERT INTO api_keys (id, team_id, name, hash, mask_start, mask_end, created_us, "
-		"created_by, agent_id, scopes, expires_us) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
-		"$9, $10, $11) ON CONFLICT (hash) DO NOTHING",
-		STORE_PARAMS(P_TEXT(k->id), P_TEXT(k->team_id), P_TEXT(k->name), P_TEXT(c->hash),
-			P_TEXT(k->mask_start), P_TEXT(k->mask_end), P_INT(k->created_us),
-			text_or_null(k->created_by), text_or_null(k->agent_id),
-			P_STR(c->scopes.n ? buf_str(&c->scopes) : STR("")),
-			k->expires_us ? P_INT(k->expires_us) : P_NULL),
-		e);
+	return r < 0 ? r
+		     : store_exec(tx,
+			       "INSERT INTO api_keys (id, team_id, name, hash, mask_start, "
+			       "mask_end, created_us, "
+			       "created_by, agent_id, scopes, expires_us) VALUES ($1, $2, $3, $4, "
+			       "$5, $6, $7, $8, "
+			       "$9, $10, $11) ON CONFLICT (hash) DO NOTHING",
+			       STORE_PARAMS(P_TEXT(k->id), P_TEXT(k->team_id), P_TEXT(k->name),
+				       P_TEXT(c->hash), P_TEXT(k->mask_start), P_TEXT(k->mask_end),
+				       P_INT(k->created_us), text_or_null(k->created_by),
+				       text_or_null(k->agent_id),
+				       P_STR(c->scopes.n ? buf_str(&c->scopes) : STR("")),
+				       k->expires_us ? P_INT(k->expires_us) : P_NULL),
+			       e);
 }
 
 static int insert_key(struct store_tx *tx, void *arg, struct err *e)
@@ -92,6 +120,14 @@ static void fill_scopes(struct creation *c, unsigned scopes)
 		access_scopes_write(&c->scopes, c->key.scopes, " ");
 }
 
+static int64_t most_keys(const struct access_book *book, const char *team_id)
+{
+	struct limit_ceilings c;
+
+	access_ceilings(book, team_id, &c);
+	return limit_ceiling(&c, LIMIT_API_KEYS);
+}
+
 /* c->text is set already. */
 static void fill_creation(struct creation *c, struct access_book *book,
 	const struct access_key_spec *spec)
@@ -100,6 +136,7 @@ static void fill_creation(struct creation *c, struct access_book *book,
 	struct access_key *k = &c->key;
 
 	c->book = book;
+	c->most = most_keys(book, spec->team_id);
 	uuid_make(k->id);
 	if (str_is_uuid(str_of(spec->actor)))
 		(void)snprintf(k->created_by, sizeof k->created_by, "%s", spec->actor);
@@ -128,6 +165,7 @@ int access_ensure_key(struct access_book *book, const char *key, struct err *e)
 			"E2B_API_KEY in the env file is not of the form e2b_ + 40 hex digits");
 	(void)snprintf(c.text, sizeof c.text, "%s", key);
 	fill_creation(&c, book, &spec);
+	c.most = INT64_MAX; /* the server must be able to start */
 	r = store_run_now(book->store, insert_key, &c, e);
 	if (r > 0)
 		book_add(book, &c.key, c.hash);
@@ -267,6 +305,7 @@ struct change { /* of a key that is there */
 	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE], actor[ACCESS_ID_SIZE];
 	char name[ACCESS_NAME_SIZE], agent_id[ACCESS_AGENT_SIZE];
 	bool is_full; /* it may do everything */
+	int64_t most; /* keys that the team may have, and as many that were */
 	done_fn done;
 	void *arg;
 };
@@ -278,6 +317,7 @@ static struct change *change_new(struct access_book *book, const char *team_id, 
 	const struct access_key *key = access_find_key(book, team_id, id);
 
 	v->book = book;
+	v->most = most_keys(book, team_id);
 	v->is_full = key && key->scopes == ACCESS_ALL;
 	(void)snprintf(v->agent_id, sizeof v->agent_id, "%s", key ? key->agent_id : "");
 	copy_id(v->id, id);
@@ -294,11 +334,15 @@ static int tell_change(struct store_tx *tx, const struct change *v, const char *
 	return store_add_caused_event(tx, &event, &cause, e);
 }
 
-static int count_row(void *arg, const struct store_row *row, struct err *e)
+/* Of those that were the oldest go; but not what the server or its operator made: the first key
+ * would be one again at the next start if nobody knew that it was revoked. */
+static int forget_old(struct store_tx *tx, const struct change *v, struct err *e)
 {
-	(void)e;
-	*(int64_t *)arg = store_int(row, 0);
-	return 0;
+	return store_exec(tx,
+		"DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE team_id = $1 AND "
+		"revoked_us IS NOT NULL AND created_by IS NOT NULL ORDER BY revoked_us DESC "
+		"LIMIT 100 OFFSET $2)",
+		STORE_PARAMS(P_TEXT(v->team_id), P_INT(v->most)), e);
 }
 
 static int mark_revoked(struct store_tx *tx, void *arg, struct err *e)
@@ -321,6 +365,8 @@ static int mark_revoked(struct store_tx *tx, void *arg, struct err *e)
 			STORE_PARAMS(P_TEXT(v->team_id), P_INT(now_us)), count_row, &left, e);
 	if (r >= 0 && left == 0 && v->is_full)
 		return err_set(e, -EBUSY, "this is the team's last key: create another one first");
+	if (r >= 0)
+		r = forget_old(tx, v, e);
 	return r < 0 ? r : tell_change(tx, v, "key.revoked", e);
 }
 

@@ -100,6 +100,78 @@ TEST(a_key_works_until_it_is_revoked_also_after_a_restart)
 	ASSERT(access_check(s.book, str_of(first)));
 }
 
+static int take_count(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)e;
+	*(int64_t *)arg = store_int(row, 0);
+	return 0;
+}
+
+static int rows_of_keys(struct store_tx *tx, void *arg, struct err *e)
+{
+	return store_query(tx, "SELECT COUNT(*) FROM api_keys", NULL, 0, take_count, arg, e);
+}
+
+static int make_key(struct scratch *s, const char *actor)
+{
+	struct err e = { 0 };
+
+	access_create_key(s->book,
+		&(struct access_key_spec){ .team_id = access_first_team(s->book),
+			.actor = actor,
+			.name = STR("ci") },
+		created, s);
+	return loop_run(s->loop, &e) < 0 ? -EIO : s->r;
+}
+
+static int revoke_key(struct scratch *s, const char *id)
+{
+	char copy[ACCESS_ID_SIZE];
+	struct err e = { 0 };
+
+	(void)snprintf(copy, sizeof copy, "%s", id);
+	access_revoke_key(s->book, access_first_team(s->book), str_of(copy), "test", done, s);
+	return loop_run(s->loop, &e) < 0 ? -EIO : s->r;
+}
+
+TEST(a_team_has_so_many_keys_and_remembers_as_many_that_were)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	char first[ACCESS_KEY_SIZE], actor[ACCESS_ID_SIZE];
+	struct err e = { 0 };
+	int64_t n = 0;
+
+	access_make_key(first);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	(void)snprintf(actor, sizeof actor, "%s", access_check(s.book, str_of(first))->id);
+	access_set_server_ceilings(s.book,
+		&(struct limit_ceilings){ .v = { [LIMIT_API_KEYS] = 3 } });
+	ASSERT_EQ(make_key(&s, actor), 0);
+	ASSERT_EQ(revoke_key(&s, actor), 0); /* the first one; another is left */
+	ASSERT_EQ(make_key(&s, actor), 0);
+	ASSERT_EQ(make_key(&s, actor), 0);
+	ASSERT_EQ(make_key(&s, actor), -EDQUOT);
+	for (int i = 0; i < 6; i++) {
+		ASSERT_EQ(make_key(&s, actor), i ? 0 : -EDQUOT);
+		if (i == 0) {
+			ASSERT_EQ(open_book(&s, &e), 0);
+			access_set_server_ceilings(s.book,
+				&(struct limit_ceilings){ .v = { [LIMIT_API_KEYS] = 4 } });
+		} else {
+			ASSERT_EQ(revoke_key(&s, s.id), 0);
+		}
+	}
+	ASSERT_EQ(store_run_now(s.store, rows_of_keys, &n, &e), 0);
+	ASSERT_EQ(n, 3 + 4 + 1); /* that live, that were, and the first */
+	/* Which is revoked for ever, and in nobody's way when the server starts. */
+	ASSERT_EQ(open_book(&s, &e), 0);
+	access_set_server_ceilings(s.book,
+		&(struct limit_ceilings){ .v = { [LIMIT_API_KEYS] = 1 } });
+	ASSERT_EQ(access_ensure_key(s.book, first, &e), 0);
+	ASSERT(!access_check(s.book, str_of(first)));
+}
+
 TEST(what_is_no_key_is_none)
 {
 	static const char *const bad[] = { "", "e2b_", "e2b_zz",

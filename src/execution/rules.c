@@ -240,6 +240,27 @@ static int check_programs(const struct json_strs *programs, struct err *e)
 	return 0;
 }
 
+/* A list that is there may be replaced. */
+static int check_lists(const struct execution_book *book, const char *team_id, const char *agent_id,
+	struct err *e)
+{
+	char key[SANDBOX_TEAM_SIZE + EXECUTION_NAME_SIZE + 1];
+	int64_t most = limit_team_ceiling(&book->config.teams, team_id, LIMIT_RULES), n = 0;
+	const struct rules *rules;
+	size_t at = 0;
+
+	if (map_get(&book->rules, rules_key(key, sizeof key, team_id, or_empty(agent_id))))
+		return 0;
+	(void)snprintf(key, sizeof key, "%s ", team_id);
+	while ((rules = map_next(&book->rules, &at)))
+		n += str_has_prefix(str_of(rules->key), str_of(key));
+	return n < most ? 0
+			: err_set(e, -EDQUOT,
+				  "the limit of your team, %" PRId64
+				  " lists of programs, is reached: remove some first",
+				  most);
+}
+
 static struct rules_job *rules_job_new(struct execution_book *book, const char *team_id,
 	const char *agent_id, void *arg)
 {
@@ -262,7 +283,8 @@ void execution_set_rules(struct execution_book *book, const char *team_id, const
 
 	job->done = done;
 	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
-	if (programs && check_programs(programs, &job->e) == 0) {
+	if (programs && check_programs(programs, &job->e) == 0 &&
+		check_lists(book, team_id, agent_id, &job->e) == 0) {
 		(void)rules_key(key, sizeof key, team_id, agent_id);
 		job->rules = rules_new(key, programs);
 		jsonw_init(&w, &job->json);

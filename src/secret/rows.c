@@ -14,9 +14,11 @@ static int check_count(struct store_tx *tx, const struct secret_op *op, struct e
 	int r = store_query(tx, "SELECT COUNT(*) FROM secrets WHERE team_id = $1",
 		STORE_PARAMS(P_TEXT(op->team_id)), count_row, &n, e);
 
-	if (r >= 0 && n >= SECRET_MAX_COUNT)
-		r = err_set(e, -EDQUOT, "a team has at most %d secrets: remove some first",
-			SECRET_MAX_COUNT);
+	if (r >= 0 && n >= op->most)
+		r = err_set(e, -EDQUOT,
+			"the limit of your team, %" PRId64
+			" secrets, is reached: remove some first",
+			op->most);
 	return r;
 }
 

@@ -6,6 +6,7 @@
 struct secret_book {
 	struct loop *loop;
 	struct store *store;
+	struct limit_teams teams;
 	uint8_t key[SHA256_SIZE];
 };
 
@@ -15,6 +16,7 @@ struct secret_op { /* one call: the job's own copy of everything */
 	char team_id[UUID_SIZE], actor[UUID_SIZE];
 	char which[SECRET_ID_SIZE > SECRET_NAME_SIZE ? SECRET_ID_SIZE : SECRET_NAME_SIZE];
 	bool has_metadata;
+	int64_t most;         /* secrets that the team may have; of a new one */
 	struct secret secret; /* the answer */
 	struct buf value, metadata, box;
 	struct err e; /* found before the store was asked */

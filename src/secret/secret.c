@@ -1,10 +1,12 @@
 #include "secret/secret-internal.h"
 
 struct secret_book *secret_book_new(struct loop *loop, struct store *store,
-	const uint8_t seed[SHA256_SIZE])
+	const struct limit_teams *teams, const uint8_t seed[SHA256_SIZE])
 {
 	struct secret_book *book = XNEW(struct secret_book);
 
+	if (teams)
+		book->teams = *teams;
 	book->loop = loop;
 	book->store = store;
 	hmac_sha256(seed, STR("secrets"), book->key);
@@ -151,6 +153,7 @@ void secret_create(struct secret_book *book, const struct secret_in *in, secret_
 
 	op->fn = fn;
 	op->arg = arg;
+	op->most = limit_team_ceiling(&book->teams, in->team_id, LIMIT_SECRETS);
 	if (check_name(in->which, &op->e) == 0)
 		take_in(op, in);
 	op_run(op, rows_create);

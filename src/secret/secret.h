@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "json/json.h"
+#include "limit/limit.h"
 #include "store/store.h"
 
 enum {
@@ -19,7 +20,6 @@ enum {
 	SECRET_MAX_KEY = 128,
 	SECRET_MAX_TEXT = 1024,
 	SECRET_MAX_METADATA = 8192,
-	SECRET_MAX_COUNT = 1000, /* of one team */
 };
 
 struct secret { /* a view: read it, keep nothing of it beyond the callback */
@@ -29,9 +29,9 @@ struct secret { /* a view: read it, keep nothing of it beyond the callback */
 };
 
 struct secret_book;
-/* Borrows loop and store. */
+/* Borrows loop and store. teams NULL: the usual ceilings. */
 struct secret_book *secret_book_new(struct loop *loop, struct store *store,
-	const uint8_t seed[SHA256_SIZE]);
+	const struct limit_teams *teams, const uint8_t seed[SHA256_SIZE]);
 struct secret_book *secret_book_free(struct secret_book *book);
 DEFINE_CLEANUP(struct secret_book, secret_book_free)
 

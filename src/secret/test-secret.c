@@ -29,7 +29,7 @@ static void open_book(struct scratch *s, uint8_t seed_byte)
 	uint8_t seed[SHA256_SIZE] = { seed_byte };
 
 	s->book = secret_book_free(s->book);
-	s->book = secret_book_new(s->loop, s->store, seed);
+	s->book = secret_book_new(s->loop, s->store, NULL, seed);
 }
 
 static int scratch_open(struct scratch *s, struct err *e)

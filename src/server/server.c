@@ -436,7 +436,7 @@ static int open_books(struct server *s, struct err *e)
 		.authority = tls_authority_certificate(s->authority),
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
-	s->secrets = secret_book_new(s->loop, s->store, s->prepared.seed);
+	s->secrets = secret_book_new(s->loop, s->store, &books.teams, s->prepared.seed);
 	memcpy(books.seed, s->prepared.seed, sizeof books.seed);
 	s->sandboxes = sandbox_book_new(&books);
 	r = open_executions(s, e);
