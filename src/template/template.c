@@ -68,6 +68,16 @@ static int fold_name(struct str s, char out[TEMPLATE_NAME_SIZE])
 	return 0;
 }
 
+bool template_is_id(struct str text)
+{
+	if (text.n != TEMPLATE_ID_SIZE - 1)
+		return false;
+	for (size_t i = 0; i < text.n; i++)
+		if (!isascii((unsigned char)text.p[i]) || !isalnum((unsigned char)text.p[i]))
+			return false;
+	return true;
+}
+
 /* An id that never changes and says nothing: digits of the name's hash. */
 static void id_of(const char *name, char id[TEMPLATE_ID_SIZE])
 {
@@ -145,6 +155,13 @@ static int match_id(void *arg, const struct template *t)
 	return 1;
 }
 
+static bool find_id(struct template_book *book, const char *id, struct template *ret)
+{
+	struct by_id want = { id, ret };
+
+	return template_is_id(str_of(id)) && template_each(book, match_id, &want) > 0;
+}
+
 int template_find(struct template_book *book, struct str wanted, struct template *ret,
 	struct err *e)
 {
@@ -164,12 +181,7 @@ int template_find(struct template_book *book, struct str wanted, struct template
 		return err_set(e, -EINVAL,
 			"invalid template reference '%.*s': use letters, digits, '-' and '_'",
 			STR_ARG(wanted));
-	r = load(book, folded, ret, e);
-	if (r == -ENOENT && name.n == TEMPLATE_ID_SIZE - 1) {
-		struct by_id want = { folded, ret };
-
-		r = template_each(book, match_id, &want) > 0 ? 0 : r;
-	}
+	r = find_id(book, folded, ret) ? 0 : load(book, folded, ret, e);
 	if (r < 0)
 		return r;
 	if (tag.n && !tag_is_known(book, ret->id, tag))

@@ -38,6 +38,9 @@ void template_set_defaults(struct template_book *book, const struct limit_set *d
 struct template_book *template_book_free(struct template_book *book);
 DEFINE_CLEANUP(struct template_book, template_book_free)
 
+/* Whether it has the shape of an id, in whatever case. No name is taken for one, nor the other way
+ * round: what looks like an id is looked for by id first, and nothing new may be named so. */
+bool template_is_id(struct str text);
 /* By name or id, as E2B spells them: `name`, `id`, `team/name`, each with `:tag`. -EINVAL: no legal
  * name. -ENOENT: no such template, or no such tag. -EBADMSG: its template.toml is wrong; the
  * message says where. */

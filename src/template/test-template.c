@@ -47,6 +47,30 @@ TEST(a_template_is_found_by_name_and_id_in_every_spelling)
 	(void)dir_remove_tree(AT_FDCWD, dir, &e);
 }
 
+TEST(an_id_means_its_template_whatever_another_is_called)
+{
+	char dir[] = "/tmp/atoll-template-XXXXXX";
+	CLEANUP(template_book_freep) struct template_book *book = NULL;
+	struct template t = { 0 }, found = { 0 };
+	struct err e = { 0 };
+
+	ASSERT(mkdtemp(dir));
+	put(dir, "base", NULL);
+	put(dir, "twentylettersanddigit", NULL);
+	put(dir, "twentylettersanddig1", NULL);
+	ASSERT_EQ(template_book_new(dir, &book, &e), 0);
+	ASSERT_EQ(template_find(book, STR("base"), &t, &e), 0);
+	put(dir, t.id, NULL);
+	ASSERT_EQ(template_find(book, str_of(t.id), &found, &e), 0);
+	ASSERT_STR(found.name, "base");
+	ASSERT_EQ(template_find(book, STR("TwentyLettersAndDig1"), &found, &e), 0);
+	ASSERT_STR(found.name, "twentylettersanddig1");
+	(void)dir_remove_tree(AT_FDCWD, dir, &e);
+	ASSERT(template_is_id(STR("TwentyLettersAndDig1")));
+	ASSERT(!template_is_id(STR("twentylettersanddigit")) &&
+		!template_is_id(STR("twenty-letters-and-1")));
+}
+
 TEST(what_a_template_does_not_say_is_the_servers_default)
 {
 	static const struct limit_set defaults = {
