@@ -8,6 +8,7 @@
 
 #include <arpa/inet.h>
 
+static void conn_evict(struct slot *slot);
 static void on_io(void *arg, uint32_t events);
 static void on_timer(void *arg);
 static void on_task(void *arg);
@@ -19,6 +20,12 @@ struct conn *conn_new(struct http_server *server, int fd, const struct sockaddr_
 	const struct sockaddr_in6 *in6 = (const void *)address;
 	const struct sockaddr_in *in4 = (const void *)address;
 
+	conn->slot.evict = conn_evict;
+	if (admission_enter(&server->admission, &conn->slot, address) < 0) {
+		reply_turn_away(fd);
+		free(conn);
+		return NULL;
+	}
 	conn->server = server;
 	conn->fd = fd;
 	conn->since_ms = loop_now_ms(server->loop);
@@ -49,6 +56,11 @@ static void shut(struct conn *conn)
 	conn->fd = -EBADF;
 	outq_done(&conn->out);
 	conn->blocked = false;
+	/* What its handler still does is done for whoever asked: it counts until it is over. */
+	if (!conn->x || conn->x->ended)
+		admission_leave(&conn->slot);
+	else
+		conn_account(conn);
 }
 
 void conn_destroy(struct conn *conn)
@@ -59,6 +71,7 @@ void conn_destroy(struct conn *conn)
 	loop_timer_cancel(&conn->timer);
 	shut(conn);
 	conn->x = exchange_free(conn->x);
+	admission_leave(&conn->slot);
 	buf_done(&conn->in);
 	list_remove(&conn->node);
 	if (conn->carriage)
@@ -97,38 +110,18 @@ void conn_wake(struct conn *conn)
 		loop_defer(conn->server->loop, &conn->task, on_task, conn);
 }
 
-/* ---- output ---- */
-
-static void note_sent(struct conn *conn, int r)
+/* A reply that is cut must not look like one that ends. A relay that is moving bytes just now finds
+ * its client gone; any other is told at the end of the turn. */
+static void conn_evict(struct slot *slot)
 {
-	if (r < 0) {
-		conn_lose(conn);
-		return;
-	}
-	if (r == 0)
-		conn->since_ms = loop_now_ms(conn->server->loop);
-	conn->answered = conn->half_closed;
-	conn->blocked = r == 0;
-	if (conn->blocked)
-		loop_io_set(&conn->io, conn->io.events | EPOLLOUT);
-}
+	struct conn *conn = container_of(slot, struct conn, slot);
+	struct linger now = { .l_onoff = 1 };
 
-void conn_send(struct conn *conn, const struct iovec *iov, int n_iov)
-{
 	if (conn->fd < 0)
 		return;
-	if (!conn->blocked)
-		note_sent(conn, outq_send(&conn->out, conn->fd, iov, n_iov));
-	else if (outq_add(&conn->out, iov, n_iov, 0) < 0)
-		conn_lose(conn);
-}
-
-void conn_flush(struct conn *conn)
-{
-	if (conn->fd >= 0 && !conn->blocked && outq_pending(&conn->out) > 0)
-		note_sent(conn, outq_send(&conn->out, conn->fd, NULL, 0));
-	if (conn->fd >= 0 && !conn->blocked && conn->x && conn->x->file_left > 0)
-		reply_send_file(conn, conn->x);
+	if (conn->x && conn->x->begun)
+		(void)setsockopt(conn->fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+	conn_lose(conn);
 }
 
 /* ---- input ---- */
@@ -199,6 +192,7 @@ void conn_settle(struct conn *conn)
 	else if (buf_add(&conn->in, conn->view.p, conn->view.n) < 0)
 		conn_lose(conn);
 	conn->view = buf_str(&conn->in);
+	conn_account(conn);
 }
 
 /* ---- steps: each returns whether there may be another ---- */
@@ -250,6 +244,7 @@ static bool begin_exchange(struct conn *conn, size_t end)
 	conn->scan = (struct head_scan){ 0 };
 	list_remove(&conn->node);
 	list_append(&server->busy, &conn->node);
+	admission_set_busy(&conn->slot);
 	start_body(conn, &head);
 	server->handler(server->arg, conn->x);
 	return true;
@@ -352,8 +347,7 @@ static bool step_exchange(struct conn *conn)
 		fn(x->gone_arg);
 		return true;
 	}
-	if (x->drain_due && x->drain_fn &&
-		outq_pending(&conn->out) <= conn->server->limits.write_high_bytes / 4) {
+	if (x->drain_due && x->drain_fn && outq_pending(&conn->out) <= conn_write_high(conn) / 4) {
 		x->drain_due = false;
 		x->drain_fn(x->drain_arg);
 		return true;
@@ -509,6 +503,8 @@ static void next_request(struct conn *conn)
 
 	conn->x = exchange_free(conn->x);
 	conn->state = CONN_HEAD;
+	conn_account(conn);
+	admission_set_idle(&conn->slot);
 	if (conn->fd < 0 || (!keep && is_read && conn->view.n == 0))
 		conn_close(conn);
 	else if (keep && is_read)
@@ -528,6 +524,8 @@ static void on_task(void *arg)
 		return;
 	}
 	conn_flush(conn);
+	if (is_relayed(conn) && conn->fd < 0)
+		http_relay_cut(conn->x->relay);
 	if (conn->state == CONN_EXCHANGE && is_answered(conn))
 		next_request(conn);
 	run(conn);

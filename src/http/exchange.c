@@ -130,6 +130,11 @@ struct loop *http_loop(struct http_exchange *x)
 	return x->conn->server->loop;
 }
 
+struct http_server *http_server_of(const struct http_exchange *x)
+{
+	return x->conn->server;
+}
+
 static char *peer_text(const struct peer *peer)
 {
 	char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 10];
@@ -203,8 +208,11 @@ static void collect(void *arg, int r, struct str bytes)
 	struct http_exchange *x = arg;
 
 	if (bytes.n > 0) {
-		if (buf_add(&x->body, bytes.p, bytes.n) < 0)
+		if (!admission_may_collect(&x->conn->slot, bytes.n))
+			x->body_error = -EDQUOT;
+		else if (buf_add(&x->body, bytes.p, bytes.n) < 0)
 			x->body_error = -E2BIG;
+		conn_account(x->conn);
 		return;
 	}
 	x->whole_fn(x->whole_arg, r, r < 0 ? STR_NONE : buf_str(&x->body));

@@ -2,10 +2,11 @@
  *
  *   parse.c     heads: where one ends, what it says, why it is refused
  *   body.c      where a body ends, and its payload
- *   outq.c      bytes that a socket did not take yet
+ *   outq.c      bytes that a socket did not take yet, and those of a connection
  *   conn.c      one client connection: the state machine that calls handlers
  *   exchange.c  the request side of an exchange
  *   reply.c     the reply side
+ *   admission.c who holds connections and memory, and who gives way
  *   server.c    listening, limits, stopping      listen.c  addresses
  *   relay*.c    an exchange passed to another server; pipe.c moves its bulk by splice
  *   stream.c    one request of our own, streamed; request.c collects its reply
@@ -16,7 +17,7 @@
  * the connection (or relay) that then works on it, so no callback can overwrite another's view. */
 #pragma once
 
-#include "http/http.h"
+#include "http/admission.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -33,7 +34,8 @@ enum {
 	/* A client that only shut its sending side and one that is gone look alike on TCP until
 	 * something is sent. Its reply has this long to begin before it counts as gone. */
 	HALF_CLOSE_MS = 1000,
-	MAX_EMPTY_LINES = 4, /* before a request line, as some old clients send them */
+	THROTTLED_HIGH_BYTES = 16 * 1024, /* write_high_bytes of a holder that has much unread */
+	MAX_EMPTY_LINES = 4,              /* before a request line, as some old clients send them */
 	/* Of all Connection fields together: the relay looks for every field among them. */
 	MAX_CONNECTION_OPTIONS = 64,
 };
@@ -193,6 +195,7 @@ struct http_server {
 	struct list busy;
 	struct list relays;
 	size_t n_conns;
+	struct admission admission;
 	struct loop_timer stop_timer;
 	struct loop_task stop_task;
 	done_fn stopped;
@@ -228,6 +231,7 @@ struct peer {
 struct conn {
 	struct http_server *server;
 	struct list node; /* in server->idle or server->busy */
+	struct slot slot; /* while the client can be reached, or something is done for it */
 	struct loop_io io;
 	struct loop_timer timer;
 	struct loop_task task;
@@ -286,6 +290,7 @@ struct http_exchange {
 	struct field fields[]; /* then the head's bytes */
 };
 
+/* Owns the descriptor, also when it fails or there is no slot: NULL, and the client was told. */
 struct conn *conn_new(struct http_server *server, int fd, const struct sockaddr_storage *address,
 	struct err *e);
 void conn_start(struct conn *conn); /* looks for a request at once */
@@ -298,6 +303,10 @@ void conn_wake(struct conn *conn);
 /* Sends behind what is queued; losing the client is noticed here and told later. */
 void conn_send(struct conn *conn, const struct iovec *iov, int n_iov);
 void conn_flush(struct conn *conn);
+/* Counts what it has in memory, and may lose it for that. */
+void conn_account(struct conn *conn);
+/* How many queued bytes of a reply are too many. */
+size_t conn_write_high(const struct conn *conn);
 /* At the end of a callback: keeps what is left of the view. */
 void conn_settle(struct conn *conn);
 static inline bool conn_is_idle(const struct conn *conn)
@@ -315,6 +324,7 @@ const char *status_text(int status);
 bool reply_may_keep(const struct http_exchange *x);
 void reply_send_file(struct conn *conn, struct http_exchange *x);
 void reply_refuse(struct conn *conn, int status); /* when there is no exchange yet */
+void reply_turn_away(int fd);                     /* nor a connection; takes the descriptor */
 /* {"code":..,"message":..}, the error shape of the whole product. */
 void reply_error(struct http_exchange *x, int status, const char *message);
 /* Ends the exchange: the connection will free it once everything is out. */

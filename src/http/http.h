@@ -26,8 +26,10 @@ struct http_limits {              /* zero: the default in parentheses */
 	int64_t idle_timeout_ms;  /* between requests (650 s: above the clients' 300 s pools) */
 	int64_t stall_timeout_ms; /* a body or reply that moves no byte in either direction (60 s);
 				     not counted while the handler itself is the one that waits */
-	size_t max_connections;   /* (16384); over it the oldest idle connection goes, else 503 */
+	size_t max_connections;   /* (16384); over it see admission.h */
 	size_t write_high_bytes;  /* queued reply bytes at which http_write says stop (256 KiB) */
+	size_t max_holder_connections; /* of one team; 0: half of what the others leave */
+	size_t max_queued_bytes;       /* unread replies and collected bodies (256 MiB) */
 };
 
 /* ---- server ---- */
@@ -49,11 +51,21 @@ struct http_carriage {
 	/* Called with the last reference, for one that is part of something larger; NULL: it is
 	 * freed. */
 	void (*gone)(struct http_carriage *carriage);
-	struct conn *conn; /* the server's own; NULL: none, or none any more */
+	struct conn *conn;       /* the server's own; NULL: none, or none any more */
+	struct waiting *waiting; /* as this */
 };
 struct http_carriage *http_carriage_unref(struct http_carriage *carriage);
 /* Cuts the connection at once, whatever it is at; its carriage is let go at the end of the turn. */
 void http_carriage_cut(struct http_carriage *carriage);
+/* Before it carries HTTP (a TLS handshake), it has a place among the strangers. When that is needed
+ * for somebody else, evicted is called, on the spot. -EAGAIN: there is no place. */
+int http_carriage_enter(struct http_server *server, struct http_carriage *carriage, loop_fn evicted,
+	void *arg);
+void http_carriage_leave(struct http_carriage *carriage); /* fine if it has none */
+/* It takes so much memory meanwhile, which counts like an unread reply: evicted may be called. */
+void http_carriage_note(struct http_carriage *carriage, size_t bytes);
+/* For who accepts in its place and has no descriptor left: closes one that can go. */
+bool http_server_make_room(struct http_server *server);
 /* Of the connection that this exchange came by; NULL: it was accepted by the server itself. */
 struct http_carriage *http_carriage(const struct http_exchange *x);
 /* Takes a connected descriptor, also when there is no room for it, and its own reference. */
@@ -63,6 +75,20 @@ void http_server_take_connection(struct http_server *server, int fd,
  * loop_now_ms's clock), then cuts and ends in -ETIMEDOUT. */
 void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn done, void *arg);
 size_t http_server_connections(const struct http_server *server);
+
+/* ---- who holds the connections: admission.h has the rules ---- */
+struct http_admission {
+	size_t max, reserve, connections, strangers, operators; /* the rest is teams' */
+	size_t bytes, max_bytes;                                /* unread replies, and bodies */
+	uint64_t evicted_strangers, evicted_idle; /* to make room, since the server began */
+	uint64_t turned_away;                     /* no slot was left */
+	uint64_t refused;                         /* by http_admit */
+	uint64_t cut_unread, cut_bytes;           /* replies that nobody read */
+	char last_cut[64];                        /* whose was the last one */
+};
+void http_server_admission(const struct http_server *server, struct http_admission *ret);
+typedef void (*http_holder_fn)(void *arg, const char *name, size_t connections, size_t bytes);
+void http_server_each_holder(const struct http_server *server, http_holder_fn fn, void *arg);
 
 /* "127.0.0.1:3000", "[::1]:3000", "localhost:3000", ":3000" (all addresses), "unix:/path". */
 int http_listen(const char *address, struct err *e); /* a listening fd, or -errno */
@@ -81,13 +107,30 @@ struct str http_header(const struct http_exchange *x, const char *name); /* firs
 bool http_header_at(const struct http_exchange *x, size_t i, struct str *name, struct str *value);
 struct arena *http_arena(struct http_exchange *x);
 struct loop *http_loop(struct http_exchange *x);
+struct http_server *http_server_of(const struct http_exchange *x);
 struct str http_peer(const struct http_exchange *x);     /* "127.0.0.1:5123", "unix" */
 void http_set_data(struct http_exchange *x, void *data); /* the router's own pointer */
 void *http_data(const struct http_exchange *x);
 
+/* Says whose request this is: from now on the connection is counted for the team of this name, or,
+ * without a name, for the operator. -EDQUOT with the reason: it has all that it may have now, which
+ * is to be answered with 429. */
+enum http_use {
+	HTTP_CALL,   /* of the control plane: is answered and over */
+	HTTP_STREAM, /* may stay open */
+	HTTP_VISIT,  /* a stranger, to a port of the team's sandbox */
+};
+struct http_claim {
+	struct str holder;
+	enum http_use use;
+	bool is_admin; /* may use the operators' reserve, for calls */
+};
+int http_admit(struct http_exchange *x, const struct http_claim *claim, struct err *e);
+
 /* Reads the whole body, then calls fn once, on a later turn or this one: r = 0 and the bytes
- * (borrowed until the exchange ends); -E2BIG past max_bytes; -EPROTO for bad framing or -ECONNRESET
- * for a client that left: in both cases the exchange must still be ended (http_abort is fine). */
+ * (borrowed until the exchange ends); -E2BIG past max_bytes; -EDQUOT when its holder has too much
+ * in memory already; -EPROTO for bad framing or -ECONNRESET for a client that left: in all cases
+ * the exchange must still be ended (http_abort is fine). */
 typedef void (*http_body_fn)(void *arg, int r, struct str body);
 void http_read_body(struct http_exchange *x, size_t max_bytes, http_body_fn fn, void *arg);
 /* Streams the body: fn gets pieces as they come and, last, one call with n == 0 and r 0 (end) or

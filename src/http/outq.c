@@ -64,3 +64,57 @@ int outq_send(struct outq *q, int fd, const struct iovec *iov, int n_iov)
 		return 1;
 	return outq_add(q, iov, n_iov, (size_t)sent > queued ? (size_t)sent - queued : 0);
 }
+
+/* ---- a connection's output ---- */
+
+void conn_account(struct conn *conn)
+{
+	size_t unread = conn->out.buf.cap + conn->in.cap,
+	       collected = conn->x ? conn->x->body.cap : 0;
+
+	if (unread + collected != conn->slot.bytes)
+		admission_note(&conn->slot, unread, collected);
+}
+
+size_t conn_write_high(const struct conn *conn)
+{
+	size_t high = conn->server->limits.write_high_bytes;
+
+	return admission_should_throttle(&conn->slot) ? MIN(high, (size_t)THROTTLED_HIGH_BYTES)
+						      : high;
+}
+
+static void note_sent(struct conn *conn, int r)
+{
+	if (r < 0) {
+		conn_lose(conn);
+		return;
+	}
+	if (r == 0)
+		conn->since_ms = loop_now_ms(conn->server->loop);
+	conn->answered = conn->half_closed;
+	conn->blocked = r == 0;
+	if (conn->blocked)
+		loop_io_set(&conn->io, conn->io.events | EPOLLOUT);
+	conn_account(conn);
+}
+
+void conn_send(struct conn *conn, const struct iovec *iov, int n_iov)
+{
+	if (conn->fd < 0)
+		return;
+	if (!conn->blocked)
+		note_sent(conn, outq_send(&conn->out, conn->fd, iov, n_iov));
+	else if (outq_add(&conn->out, iov, n_iov, 0) < 0)
+		conn_lose(conn);
+	else
+		conn_account(conn);
+}
+
+void conn_flush(struct conn *conn)
+{
+	if (conn->fd >= 0 && !conn->blocked && outq_pending(&conn->out) > 0)
+		note_sent(conn, outq_send(&conn->out, conn->fd, NULL, 0));
+	if (conn->fd >= 0 && !conn->blocked && conn->x && conn->x->file_left > 0)
+		reply_send_file(conn, conn->x);
+}

@@ -478,6 +478,7 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	int on = 1;
 
 	assert(refused && !x->begun && !x->ended && !x->relay && !x->body_fn && !x->body_over);
+	assert(x->admitted);
 	relay->server = server;
 	relay->x = x;
 	relay->conn = x->conn;

@@ -190,6 +190,15 @@ void reply_refuse(struct conn *conn, int status)
 	conn_send(conn, &iov, 1);
 }
 
+void reply_turn_away(int fd)
+{
+	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+				   "Connection: close\r\nRetry-After: 1\r\n\r\n";
+
+	(void)send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)close(fd);
+}
+
 /* The head waits for the first piece of the body, at most until the end of the turn. */
 void http_begin(struct http_exchange *x, int status, const char *type, int64_t length)
 {
@@ -218,7 +227,7 @@ static void send_piece(struct http_exchange *x, struct str bytes)
 bool http_write(struct http_exchange *x, struct str bytes)
 {
 	struct conn *conn = x->conn;
-	size_t high = conn->server->limits.write_high_bytes;
+	size_t most = conn->server->limits.write_high_bytes * OVERRUN_FACTOR;
 
 	assert(x->begun && !x->ended && x->file_fd < 0);
 	if (conn->fd < 0 || x->no_body)
@@ -230,11 +239,11 @@ bool http_write(struct http_exchange *x, struct str bytes)
 	}
 	if (x->reply_left >= 0)
 		x->reply_left -= (int64_t)bytes.n;
-	if (outq_pending(&conn->out) > high * OVERRUN_FACTOR)
+	if (outq_pending(&conn->out) > most)
 		conn_lose(conn);
 	else if (bytes.n > 0)
 		send_piece(x, bytes);
-	x->drain_due = outq_pending(&conn->out) >= high;
+	x->drain_due = outq_pending(&conn->out) >= conn_write_high(conn);
 	return !x->drain_due;
 }
 

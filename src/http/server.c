@@ -15,6 +15,7 @@ static void set_defaults(struct http_limits *l)
 	l->stall_timeout_ms = l->stall_timeout_ms ? l->stall_timeout_ms : 60000;
 	l->max_connections = l->max_connections ? l->max_connections : 16384;
 	l->write_high_bytes = l->write_high_bytes ? l->write_high_bytes : 262144;
+	l->max_queued_bytes = l->max_queued_bytes ? l->max_queued_bytes : 256 << 20;
 }
 
 static void on_sigpipe(int signo)
@@ -41,6 +42,7 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
 	if (limits)
 		server->limits = *limits;
 	set_defaults(&server->limits);
+	admission_init(&server->admission, &server->limits);
 	server->handler = handler;
 	server->arg = arg;
 	list_init(&server->listeners);
@@ -85,6 +87,7 @@ struct http_server *http_server_free(struct http_server *server)
 	loop_timer_cancel(&server->stop_timer);
 	loop_task_cancel(&server->stop_task);
 	pipe_pool_done(&server->pipes);
+	admission_done(&server->admission);
 	buf_done(&server->head);
 	free(server->fields);
 	free(server->scratch);
@@ -95,6 +98,16 @@ struct http_server *http_server_free(struct http_server *server)
 size_t http_server_connections(const struct http_server *server)
 {
 	return server->n_conns;
+}
+
+void http_server_admission(const struct http_server *server, struct http_admission *ret)
+{
+	admission_look(&server->admission, ret);
+}
+
+void http_server_each_holder(const struct http_server *server, http_holder_fn fn, void *arg)
+{
+	admission_each(&server->admission, fn, arg);
 }
 
 struct str server_date(struct http_server *server)
@@ -115,30 +128,14 @@ struct str server_date(struct http_server *server)
 
 /* ---- accepting ---- */
 
-static bool make_room(struct http_server *server)
+bool http_server_make_room(struct http_server *server)
 {
-	struct conn *oldest;
-
-	if (server->n_conns < server->limits.max_connections)
-		return true;
-	if (list_empty(&server->idle))
-		return false;
-	oldest = container_of(server->idle.next, struct conn, node);
-	if (!conn_is_idle(oldest))
-		return false;
-	conn_close(oldest);
-	list_remove(&oldest->node);
-	list_append(&server->busy, &oldest->node);
-	return true;
+	return admission_make_room(&server->admission);
 }
 
-static void turn_away(int fd)
+static bool on_full(void *arg)
 {
-	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-				   "Connection: close\r\nRetry-After: 1\r\n\r\n";
-
-	(void)send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	(void)close(fd);
+	return http_server_make_room(((struct listener *)arg)->server);
 }
 
 static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
@@ -146,19 +143,66 @@ static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
 	struct listener *l = arg;
 	struct conn *conn;
 
-	if (!make_room(l->server)) {
-		turn_away(fd);
-		return;
-	}
-	conn = conn_new(l->server, fd, peer, NULL); /* owns the descriptor, also when it fails */
+	conn = conn_new(l->server, fd, peer, NULL);
 	if (conn)
 		conn_start(conn);
+}
+
+/* The slot of a connection that speaks no HTTP yet. */
+struct waiting {
+	struct slot slot;
+	struct http_carriage *carriage;
+	loop_fn evicted;
+	void *arg;
+};
+
+static void evict_waiting(struct slot *slot)
+{
+	struct waiting *waiting = container_of(slot, struct waiting, slot);
+	loop_fn evicted = waiting->evicted;
+	void *arg = waiting->arg;
+
+	http_carriage_leave(waiting->carriage);
+	evicted(arg);
+}
+
+int http_carriage_enter(struct http_server *server, struct http_carriage *carriage, loop_fn evicted,
+	void *arg)
+{
+	struct waiting *waiting = XNEW(struct waiting);
+	int r;
+
+	waiting->slot.evict = evict_waiting;
+	waiting->carriage = carriage;
+	waiting->evicted = evicted;
+	waiting->arg = arg;
+	r = admission_enter(&server->admission, &waiting->slot, &carriage->peer);
+	if (r < 0)
+		free(waiting);
+	else
+		carriage->waiting = waiting;
+	return r;
+}
+
+void http_carriage_leave(struct http_carriage *carriage)
+{
+	if (!carriage->waiting)
+		return;
+	admission_leave(&carriage->waiting->slot);
+	free(TAKE(carriage->waiting));
+}
+
+void http_carriage_note(struct http_carriage *carriage, size_t bytes)
+{
+	if (carriage->waiting)
+		admission_note(&carriage->waiting->slot, bytes, 0);
 }
 
 struct http_carriage *http_carriage_unref(struct http_carriage *carriage)
 {
 	if (!carriage || --carriage->n_refs > 0)
 		return NULL;
+	http_carriage_leave(carriage);
 	if (carriage->gone)
 		carriage->gone(carriage);
 	else
@@ -187,8 +231,9 @@ void http_server_take_connection(struct http_server *server, int fd, struct http
 {
 	struct conn *conn;
 
-	if (server->stopping || !make_room(server)) {
-		turn_away(fd);
+	http_carriage_leave(carriage);
+	if (server->stopping) {
+		(void)close(fd);
 		return;
 	}
 	(void)fd_set_nonblock(fd, true);
@@ -211,6 +256,8 @@ int http_server_take_listener(struct http_server *server, int fd, struct err *e)
 	r = loop_listener_take(server->loop, &l->socket, fd, on_accepted, l, e);
 	if (r < 0)
 		listener_free(l);
+	else
+		l->socket.make_room = on_full;
 	return r;
 }
 

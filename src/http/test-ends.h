@@ -40,6 +40,7 @@ static int start_dial(int port)
 
 static void handle(void *arg, struct http_exchange *x)
 {
+	struct http_claim claim = { .holder = STR("team"), .use = HTTP_STREAM };
 	struct rig *rig = arg;
 	int fd;
 	struct http_relay_options options = { .add_headers = added,
@@ -49,6 +50,10 @@ static void handle(void *arg, struct http_exchange *x)
 
 	if (str_is(http_path(x), "/direct")) {
 		http_reply(x, 200, NULL, STR("direct"));
+		return;
+	}
+	if (http_admit(x, &claim, NULL) < 0) {
+		http_reply(x, 429, NULL, STR_NONE);
 		return;
 	}
 	if (str_is(http_path(x), "/patient"))

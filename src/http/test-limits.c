@@ -151,6 +151,128 @@ TEST(a_full_server_drops_the_longest_idle_first)
 	}
 }
 
+static void reply_admission(struct http_exchange *x)
+{
+	struct http_admission a;
+	char text[128];
+
+	http_server_admission(http_server_of(x), &a);
+	(void)snprintf(text, sizeof text, "cut=%" PRIu64 " last=%s within=%d end", a.cut_unread,
+		a.last_cut, a.bytes <= a.max_bytes);
+	http_reply(x, 200, NULL, str_of(text));
+}
+
+static struct http_exchange *stayed[8]; /* of the one server that runs */
+static size_t n_stayed;
+
+static void release_stayed(void)
+{
+	while (n_stayed > 0)
+		http_reply(stayed[--n_stayed], 200, NULL, STR("late"));
+}
+
+/* Admits those that name a team. */
+static void handle_team(void *arg, struct http_exchange *x)
+{
+	struct http_claim claim = { .holder = http_header(x, "Team") };
+
+	if (claim.holder.n && http_admit(x, &claim, NULL) < 0)
+		http_reply(x, 429, NULL, STR("too many"));
+	else if (str_is(http_path(x), "/admission"))
+		reply_admission(x);
+	else if (str_is(http_path(x), "/stay") && n_stayed < ARRAY_SIZE(stayed))
+		stayed[n_stayed++] = x;
+	else
+		handle(arg, x);
+	if (str_is(http_path(x), "/release"))
+		release_stayed();
+}
+
+#define TEAMS(...)                                                               \
+	struct http_limits limits = { .stranger_body_bytes = 100, __VA_ARGS__ }; \
+	CLEANUP(rig_stop) struct rig rig = { 0 };                                \
+	ASSERT(rig_start(&rig, &limits, handle_team))
+
+TEST(slow_strangers_make_room_and_others_do_not)
+{
+	char got[1024];
+	int slow[24];
+	TEAMS(.max_connections = 16);
+	cleanup_close int held = dial(rig.port), idle = dial(rig.port);
+
+	ASSERT(say(held, "GET /hold-stream HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+	ASSERT(strstr(hear(held, got, sizeof got, "\r\n\r\n"), "200 OK"));
+	ASSERT(say(idle, "GET / HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+	ASSERT(strstr(hear(idle, got, sizeof got, "hi"), "200 OK"));
+	for (size_t i = 0; i < ARRAY_SIZE(slow); i++) {
+		slow[i] = dial(rig.port);
+		ASSERT(say(slow[i], "GET / HT"));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(slow) - 14; i++)
+		ASSERT(heard_end(slow[i]) != 0);
+	for (int i = 0; i < 3; i++) {
+		DIAL;
+		ASSERT(say(fd, "GET / HTTP/1.1\r\n" HOST "\r\n"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "hi"), "200 OK"));
+	}
+	ASSERT(say(idle, "GET / HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+	ASSERT(strstr(hear(idle, got, sizeof got, "hi"), "200 OK"));
+	ASSERT_EQ(atomic_load(&rig.gone), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(slow); i++)
+		(void)close(slow[i]);
+}
+
+/* Who asks and leaves has work done for it all the same. */
+TEST(what_is_done_for_those_who_left_counts)
+{
+	enum {
+		MOST = 6
+	};
+	struct linger now = { .l_onoff = 1 };
+	char got[1024];
+	TEAMS(.max_connections = 16);
+
+	for (int i = 0; i < MOST; i++) {
+		DIAL;
+		ASSERT(say(fd, "GET /stay HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+		(void)poll(NULL, 0, 50);
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+	}
+	(void)poll(NULL, 0, 100);
+	{
+		DIAL;
+		ASSERT(say(fd, "GET / HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "too many"), " 429 "));
+		ASSERT(say(fd, "GET /release HTTP/1.1\r\n" HOST "Team: b\r\n\r\n"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "hi"), "200 OK"));
+		ASSERT(say(fd, "GET / HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "hi"), "200 OK"));
+	}
+}
+
+TEST(unread_replies_are_bounded_and_their_owner_pays)
+{
+	int unread[40], few = 4096;
+	char got[1024];
+	TEAMS(.max_queued_bytes = 1 << 20);
+	cleanup_close int other = dial(rig.port);
+
+	for (size_t i = 0; i < ARRAY_SIZE(unread); i++) {
+		unread[i] = dial(rig.port);
+		(void)setsockopt(unread[i], SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+		ASSERT(say(unread[i], "GET /flood HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+	}
+	do {
+		(void)poll(NULL, 0, 10);
+		ASSERT(say(other, "GET /admission HTTP/1.1\r\n" HOST "Team: b\r\n\r\n"));
+		(void)hear(other, got, sizeof got, "end");
+		ASSERT(strstr(got, "200 OK") && strstr(got, "within=1"));
+	} while (strstr(got, "cut=0"));
+	ASSERT(strstr(got, "last=a "));
+	for (size_t i = 0; i < ARRAY_SIZE(unread); i++)
+		(void)close(unread[i]);
+}
+
 TEST(a_server_out_of_descriptors_waits_and_recovers)
 {
 	struct rlimit before, few;
@@ -173,6 +295,35 @@ TEST(a_server_out_of_descriptors_waits_and_recovers)
 	(void)hear(fd, got, sizeof got, "hi");
 	(void)setrlimit(RLIMIT_NOFILE, &before);
 	(void)close(fd);
+	ASSERT(strstr(got, "200 OK"));
+}
+
+TEST(a_server_out_of_descriptors_lets_strangers_go)
+{
+	struct rlimit before, few;
+	int dups[64], silent[8], n = 0, fd;
+	char got[1024];
+	TEAMS(.max_headers = 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+		silent[i] = dial(rig.port);
+	(void)poll(NULL, 0, 50);
+	(void)getrlimit(RLIMIT_NOFILE, &before);
+	few = (struct rlimit){ 64, before.rlim_max };
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	set_wait(fd);
+	(void)setrlimit(RLIMIT_NOFILE, &few);
+	while (n < 64 && (dups[n] = dup(fd)) >= 0)
+		n++;
+	(void)connect_to(fd, rig.port);
+	(void)say(fd, "GET / HTTP/1.1\r\n" HOST "\r\n");
+	(void)hear(fd, got, sizeof got, "hi");
+	(void)setrlimit(RLIMIT_NOFILE, &before);
+	while (n > 0)
+		(void)close(dups[--n]);
+	(void)close(fd);
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+		(void)close(silent[i]);
 	ASSERT(strstr(got, "200 OK"));
 }
 
