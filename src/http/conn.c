@@ -314,6 +314,11 @@ static bool step_body(struct conn *conn, struct http_exchange *x)
 		return true;
 	}
 	conn->view = str_from(conn->view, (size_t)n);
+	if (!x->admitted && piece.n > x->stranger_left) {
+		x->body_error = -E2BIG;
+		return true;
+	}
+	x->stranger_left -= x->admitted ? 0 : piece.n;
 	if (piece.n > 0)
 		x->body_fn(x->body_arg, 0, piece);
 	return true;
@@ -425,6 +430,8 @@ static int64_t deadline(const struct conn *conn)
 	case CONN_EXCHANGE:
 		if (conn->x->relay)
 			return 0;
+		if (wants_input(conn) && !conn->x->admitted)
+			return conn->since_ms + limits->head_timeout_ms;
 		if (conn->blocked || wants_input(conn))
 			return conn->since_ms + limits->stall_timeout_ms;
 		if (!conn->half_closed || conn->answered || conn->x->gone)

@@ -21,6 +21,8 @@ struct http_exchange *exchange_new(struct conn *conn, const struct head *head, s
 		.file_fd = -EBADF,
 		.reply_left = -1,
 		.continued = !head->expect,
+		.admitted = !conn->server->admission.tells_apart,
+		.stranger_left = conn->server->limits.stranger_body_bytes,
 	};
 	if (fields_n > 0)
 		memcpy(x->fields, head->fields, fields_n);
@@ -198,6 +200,9 @@ void http_stream_body(struct http_exchange *x, http_chunk_fn fn, void *arg)
 	assert(!x->body_fn && !x->body_over && !x->ended);
 	x->body_fn = fn;
 	x->body_arg = arg;
+	if (!x->admitted && x->head.length > (int64_t)x->stranger_left)
+		x->body_error = -E2BIG;
+	x->conn->fed = 0;
 	x->conn->since_ms = loop_now_ms(x->conn->server->loop);
 	say_continue(x);
 	conn_wake(x->conn);

@@ -276,7 +276,9 @@ struct http_exchange {
 	int64_t reply_left; /* of a streamed reply with a length; -1: none declared */
 	int file_fd;
 	int64_t file_offset, file_left;
-	int body_error; /* to be reported instead of the body */
+	int body_error;       /* to be reported instead of the body */
+	size_t stranger_left; /* of the body, for somebody that nobody has admitted */
+	bool admitted;        /* by http_admit, or nobody is told apart here */
 	bool paused, body_over;
 	bool continued; /* 100 sent, or never needed */
 	bool gone;

@@ -28,6 +28,10 @@ struct http_limits {              /* zero: the default in parentheses */
 				     not counted while the handler itself is the one that waits */
 	size_t max_connections;   /* (16384); over it see admission.h */
 	size_t write_high_bytes;  /* queued reply bytes at which http_write says stop (256 KiB) */
+	/* Above 0: callers are told apart. Until http_admit has said whose request it is, it is a
+	 * stranger's, of whose body no more than this is read (-E2BIG) and who cannot be relayed.
+	 * 0: all connections belong to one caller, and the next three have no meaning. */
+	size_t stranger_body_bytes;
 	size_t max_holder_connections; /* of one team; 0: half of what the others leave */
 	size_t max_queued_bytes;       /* unread replies and collected bodies (256 MiB) */
 };

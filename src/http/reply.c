@@ -70,7 +70,8 @@ bool reply_may_keep(const struct http_exchange *x)
 	if (body_is_done(&conn->body))
 		return true;
 	/* Whether a client that was not told to continue sends its body is anybody's guess. */
-	return x->continued && conn->body.left <= DRAIN_MAX_BYTES;
+	return x->continued &&
+	       conn->body.left <= (x->admitted ? DRAIN_MAX_BYTES : x->stranger_left);
 }
 
 void exchange_ended(struct http_exchange *x)

@@ -193,6 +193,43 @@ static void handle_team(void *arg, struct http_exchange *x)
 	CLEANUP(rig_stop) struct rig rig = { 0 };                                \
 	ASSERT(rig_start(&rig, &limits, handle_team))
 
+TEST(little_is_read_before_the_caller_is_known)
+{
+	static char piece[4096];
+	char got[1024];
+	TEAMS(.head_timeout_ms = 100, .stall_timeout_ms = 10000);
+
+	{ /* it says how much it would send */
+		DIAL;
+		ASSERT(say(fd, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 101\r\n\r\n"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "\n"), " 413 "));
+	}
+	{ /* or not */
+		DIAL;
+		ASSERT(say(fd,
+			"POST /echo HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n"));
+		ASSERT(say(fd, "1000\r\n"));
+		ASSERT_EQ(send(fd, piece, sizeof piece, MSG_NOSIGNAL), sizeof piece);
+		ASSERT(strstr(hear(fd, got, sizeof got, "\n"), " 413 "));
+	}
+	{ /* a little has a little time */
+		DIAL;
+		ASSERT(say(fd, "POST /count HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nab"));
+		ASSERT(becomes(&rig.bodies, 1));
+		ASSERT(heard_end(fd) != 0);
+	}
+	{ /* who is known may send more, and take longer */
+		DIAL;
+		ASSERT(say(fd,
+			"POST /count HTTP/1.1\r\n" HOST "Team: a\r\nContent-Length: 4100\r\n\r\n"));
+		(void)poll(NULL, 0, 300);
+		ASSERT_EQ(send(fd, piece, sizeof piece, MSG_NOSIGNAL), sizeof piece);
+		(void)poll(NULL, 0, 300);
+		ASSERT(say(fd, "1234"));
+		ASSERT(strstr(hear(fd, got, sizeof got, "4102"), "200 OK"));
+	}
+}
+
 TEST(slow_strangers_make_room_and_others_do_not)
 {
 	char got[1024];
