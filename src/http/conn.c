@@ -146,6 +146,17 @@ static bool wants_input(const struct conn *conn)
 	return false;
 }
 
+/* A body keeps its connection by coming at a certain rate; a stranger's has one time for all of it.
+ */
+static void note_fed(struct conn *conn, size_t n)
+{
+	conn->fed += n;
+	if (!conn->x->admitted || conn->fed < conn->server->limits.min_body_bytes)
+		return;
+	conn->fed = 0;
+	conn->since_ms = loop_now_ms(conn->server->loop);
+}
+
 /* Reads once, into the scratch buffer when nothing is held, else behind what is. */
 static void fill(struct conn *conn)
 {
@@ -177,7 +188,7 @@ static void fill(struct conn *conn)
 		conn->view = str_make(to, (size_t)n);
 	}
 	if (conn->state == CONN_EXCHANGE)
-		conn->since_ms = loop_now_ms(conn->server->loop);
+		note_fed(conn, (size_t)n);
 }
 
 void conn_settle(struct conn *conn)

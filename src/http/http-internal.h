@@ -244,6 +244,7 @@ struct conn {
 	struct head_scan scan;
 	struct body body; /* of the current request */
 	uint64_t dropped; /* bytes, in CONN_DRAIN and CONN_LINGER */
+	size_t fed;       /* bytes of a body since since_ms */
 	struct http_exchange *x;
 	struct http_carriage *carriage; /* NULL: the socket is the client's own */
 	char *peer_text;                /* made when first asked for */
@@ -374,6 +375,7 @@ struct http_relay {
 	int refused_error;
 	int64_t first_byte_ms;
 	int64_t since_ms;       /* a byte last moved */
+	int64_t fed_ms;         /* its client last sent enough of a body, or had to wait */
 	int64_t half_closed_ms; /* and nothing more was to be had from the client */
 	enum relay_state state;
 	enum relay_mode mode;
@@ -382,6 +384,7 @@ struct http_relay {
 	struct head_scan scan;
 	struct body reply;
 	struct pipe *up_pipe, *down_pipe; /* while they hold bytes */
+	size_t fed;                       /* bytes since fed_ms */
 	uint8_t n_interim;
 	bool is_raw;             /* a tunnel from the start: no HTTP is spoken to the upstream */
 	bool up_done, down_done; /* all of that direction has been passed on */

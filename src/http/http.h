@@ -34,6 +34,7 @@ struct http_limits {              /* zero: the default in parentheses */
 	size_t stranger_body_bytes;
 	size_t max_holder_connections; /* of one team; 0: half of what the others leave */
 	size_t max_queued_bytes;       /* unread replies and collected bodies (256 MiB) */
+	size_t min_body_bytes;         /* of a body in each stall_timeout_ms, or its end (4 KiB) */
 };
 
 /* ---- server ---- */

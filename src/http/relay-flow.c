@@ -11,7 +11,18 @@ enum {
 
 static void note_moved(struct http_relay *relay)
 {
+	relay->since_ms = relay->fed_ms = loop_now_ms(relay->server->loop);
+	relay->fed = 0;
+}
+
+/* As the body of a connection does, that of a relay keeps it by coming at a certain rate; while the
+ * upstream takes no more, its client need not hurry. */
+static void note_fed(struct http_relay *relay, size_t n)
+{
 	relay->since_ms = loop_now_ms(relay->server->loop);
+	relay->fed += n;
+	if (relay->fed >= relay->server->limits.min_body_bytes || relay_up_blocked(relay))
+		note_moved(relay);
 }
 
 /* One direction through its pipe. The pipe is given back as soon as it is empty. */
@@ -112,7 +123,7 @@ static enum flow pass_up(struct http_relay *relay)
 	if (r < 0)
 		return FLOW_DST_LOST;
 	relay->up_bulk = is_bulk(relay, &conn->body, got);
-	note_moved(relay);
+	note_fed(relay, (size_t)n);
 	if (r == 0)
 		return FLOW_WAIT;
 	/* A short read has emptied the socket; epoll tells when there is more. */

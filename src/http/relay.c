@@ -336,7 +336,7 @@ static int64_t deadline(const struct http_relay *relay)
 	if (relay_up_blocked(relay) || relay_down_blocked(relay))
 		at = sooner(at, stalled);
 	if (wants_client(relay) && relay->conn->body.state == BODY_LENGTH)
-		at = sooner(at, stalled);
+		at = sooner(at, relay->fed_ms + relay->server->limits.stall_timeout_ms);
 	if (is_perhaps_gone(relay))
 		at = sooner(at, relay->half_closed_ms + HALF_CLOSE_MS);
 	return at;
@@ -490,7 +490,7 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	if (relay->carriage)
 		relay->carriage->n_refs++;
 	relay->first_byte_ms = options->first_byte_timeout_ms;
-	relay->since_ms = relay->half_closed_ms = loop_now_ms(server->loop);
+	relay->since_ms = relay->fed_ms = relay->half_closed_ms = loop_now_ms(server->loop);
 	relay->held = BUF_INIT(server->limits.head_bytes + SCRATCH_BYTES);
 	relay->up.buf = BUF_INIT(server->head.max + SCRATCH_BYTES);
 	loop_timer_init(&relay->timer, server->loop, on_relay_timer, relay);

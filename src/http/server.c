@@ -16,6 +16,10 @@ static void set_defaults(struct http_limits *l)
 	l->max_connections = l->max_connections ? l->max_connections : 16384;
 	l->write_high_bytes = l->write_high_bytes ? l->write_high_bytes : 262144;
 	l->max_queued_bytes = l->max_queued_bytes ? l->max_queued_bytes : 256 << 20;
+	if (l->stranger_body_bytes > 0)
+		l->min_body_bytes = l->min_body_bytes ? l->min_body_bytes : 4096;
+	else
+		l->min_body_bytes = 0;
 }
 
 static void on_sigpipe(int signo)

@@ -230,6 +230,31 @@ TEST(little_is_read_before_the_caller_is_known)
 	}
 }
 
+TEST(a_body_has_a_least_rate)
+{
+	char got[64];
+	TEAMS(.stall_timeout_ms = 400, .min_body_bytes = 100);
+
+	{ /* a byte now and then is not enough */
+		DIAL;
+		ASSERT(say(fd,
+			"POST /count HTTP/1.1\r\n" HOST "Team: a\r\nContent-Length: 4100\r\n\r\n"));
+		for (int i = 0; i < RIG_WAIT_MS / 100 && atomic_load(&rig.bodies) == 0; i++) {
+			(void)send(fd, "x", 1, MSG_NOSIGNAL);
+			(void)poll(NULL, 0, 100);
+		}
+		ASSERT_EQ(atomic_load(&rig.bodies), 1);
+		ASSERT(heard_end(fd) != 0);
+	}
+	{ /* between requests and within a reply it has no meaning */
+		DIAL;
+		ASSERT(say(fd, "GET /hold-stream HTTP/1.1\r\n" HOST "Team: a\r\n\r\n"));
+		(void)hear(fd, got, sizeof got, "\r\n");
+		(void)poll(NULL, 0, 1000);
+		ASSERT_EQ(atomic_load(&rig.gone), 0);
+	}
+}
+
 TEST(slow_strangers_make_room_and_others_do_not)
 {
 	char got[1024];

@@ -289,3 +289,56 @@ TEST(chunks_of_a_byte_are_not_sent_one_by_one)
 	ASSERT_EQ(drain(t.client, CHUNKS), CHUNKS);
 	ASSERT(cpu_ms() - before < 250);
 }
+
+TEST(a_relayed_body_has_a_least_rate)
+{
+	struct http_limits limits = { .stranger_body_bytes = 1,
+		.stall_timeout_ms = 400,
+		.min_body_bytes = 100 };
+	ENDS_WITH(&limits);
+
+	ASSERT(pass(&t, "POST /patient HTTP/1.1\r\n" HOST "Content-Length: 5000\r\n\r\n"));
+	for (int i = 0; i < RIG_WAIT_MS / 100 && atomic_load(&t.rig.closed) == 0; i++) {
+		(void)send(t.client, "x", 1, MSG_NOSIGNAL);
+		(void)poll(NULL, 0, 100);
+	}
+	ASSERT_EQ(atomic_load(&t.rig.closed), 1);
+}
+
+/* Chunks go through our own memory; bulk whose end is known does not. */
+TEST(unread_relayed_replies_are_cut_where_their_memory_ends)
+{
+	struct http_limits limits = { .stranger_body_bytes = 1, .max_queued_bytes = 256 << 10 };
+	int clients[8], upstreams[8], few = 4096;
+	ENDS_WITH(&limits);
+
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		clients[i] = dial(t.rig.port);
+		(void)setsockopt(clients[i], SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+		ASSERT(say(clients[i], "GET /patient HTTP/1.1\r\n" HOST "\r\n"));
+		upstreams[i] = accept(t.listener, NULL, NULL);
+		ASSERT(say(upstreams[i], "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+					 "fffffff\r\n"));
+		(void)push(upstreams[i], QUEUED_MAX);
+	}
+	ASSERT(becomes(&t.rig.closed, 1));
+	ASSERT(atomic_load(&t.rig.closed) < (int)ARRAY_SIZE(clients));
+	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+		(void)close(clients[i]);
+		(void)close(upstreams[i]);
+	}
+}
+
+TEST(a_relayed_reply_that_is_too_large_for_its_holder_is_cut_at_once)
+{
+	struct http_limits limits = { .stranger_body_bytes = 1, .max_queued_bytes = 1 };
+	int few = 4096;
+	ENDS_WITH(&limits);
+
+	(void)setsockopt(t.client, SOL_SOCKET, SO_RCVBUF, &few, sizeof few);
+	ASSERT(pass(&t, GET));
+	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\n\r\n"));
+	(void)push(t.upstream, QUEUED_MAX);
+	ASSERT(becomes(&t.rig.closed, 1));
+	ASSERT(heard_end(t.client) != 1); /* and not like one that is whole */
+}
