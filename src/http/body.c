@@ -140,12 +140,19 @@ static size_t take_payload(struct body *b, struct str in, struct str *piece)
 	return n;
 }
 
-ssize_t body_next(struct body *b, struct str in, struct str *piece)
+static bool in_trailers(const struct body *b)
+{
+	return b->state >= BODY_TRAILER_FIRST && b->state <= BODY_TRAILER_LF;
+}
+
+static ssize_t next(struct body *b, struct str in, struct str *piece, bool by_byte)
 {
 	size_t at = 0;
 
 	*piece = STR_NONE;
 	while (at < in.n && b->state != BODY_DONE) {
+		if (by_byte && at > 0 && in_trailers(b))
+			break;
 		if (in_payload(b))
 			return (ssize_t)(at + take_payload(b, str_from(in, at), piece));
 		b->state = on_byte(b, in.p[at++]);
@@ -153,6 +160,11 @@ ssize_t body_next(struct body *b, struct str in, struct str *piece)
 			return -EPROTO;
 	}
 	return b->state == BODY_BAD ? -EPROTO : (ssize_t)at;
+}
+
+ssize_t body_next(struct body *b, struct str in, struct str *piece)
+{
+	return next(b, in, piece, false);
 }
 
 ssize_t body_pass(struct body *b, struct str in)
@@ -167,5 +179,29 @@ ssize_t body_pass(struct body *b, struct str in)
 			return n;
 		at += (size_t)n;
 	}
+	return (ssize_t)at;
+}
+
+/* They are one run of bytes, before the empty line at the end. */
+ssize_t body_pass_bare(struct body *b, struct str in, struct str kept[2])
+{
+	size_t at = 0, cut = SIZE_MAX, cut_end = 0;
+
+	while (at < in.n && !body_is_done(b)) {
+		bool is_end = b->state == BODY_TRAILER_FIRST && in.p[at] == '\r';
+		bool is_cut = in_trailers(b) && !is_end;
+		struct str piece;
+		ssize_t n = next(b, str_from(in, at), &piece, true);
+
+		if (n < 0)
+			return n;
+		if (is_cut) {
+			cut = MIN(cut, at);
+			cut_end = at + (size_t)n;
+		}
+		at += (size_t)n;
+	}
+	kept[0] = str_make(in.p, MIN(cut, at));
+	kept[1] = cut_end ? str_make(in.p + cut_end, at - cut_end) : STR_NONE;
 	return (ssize_t)at;
 }

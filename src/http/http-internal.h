@@ -116,6 +116,8 @@ static inline bool body_is_done(const struct body *b)
 ssize_t body_next(struct body *b, struct str in, struct str *piece);
 /* For passing on unchanged: how many bytes of `in` belong to this body. */
 ssize_t body_pass(struct body *b, struct str in);
+/* The same without trailers: `kept` is what of those bytes is to be passed on. */
+ssize_t body_pass_bare(struct body *b, struct str in, struct str kept[2]);
 
 /* ---- outq.c ---- */
 struct outq {

@@ -200,8 +200,9 @@ struct http_relay_options {
 	void *arg;
 };
 /* Passes this exchange to a server behind `upstream_fd` (connected, or still connecting and
- * non-blocking; taken also on failure), bodies and trailers as they come in both directions, with
- * back-pressure, Upgrade and CONNECT-like tunnels included. A reply that breaks off cuts the client
+ * non-blocking; taken also on failure), bodies as they come in both directions, with back-pressure,
+ * Upgrade and CONNECT-like tunnels included. Trailers of requests stay behind, where no field of
+ * theirs is looked at as those of the head are. A reply that breaks off cuts the client
  * too. When the upstream refuses the connection before a byte was sent, refused(arg, r) is called
  * instead and the exchange is the caller's again, its body untouched. */
 struct http_relay;

@@ -109,17 +109,19 @@ static enum flow pass_up(struct http_relay *relay)
 {
 	struct conn *conn = relay->conn;
 	size_t got = conn->view.n;
-	ssize_t n = body_pass(&conn->body, conn->view);
-	struct iovec iov;
+	struct str kept[2];
+	ssize_t n = body_pass_bare(&conn->body, conn->view, kept);
+	struct iovec iov[2];
 	int r;
 
 	if (n < 0)
 		return FLOW_BAD;
-	iov = iov_of(str_make(conn->view.p, (size_t)n));
+	iov[0] = iov_of(kept[0]);
+	iov[1] = iov_of(kept[1]);
 	/* Also what is not taken is spent: it must never be read as the next request. */
 	conn->view = str_from(conn->view, (size_t)n);
 	relay->x->continued = true;
-	r = outq_send(&relay->up, relay->fd, &iov, 1);
+	r = outq_send(&relay->up, relay->fd, iov, 2);
 	if (r < 0)
 		return FLOW_DST_LOST;
 	relay->up_bulk = is_bulk(relay, &conn->body, got);

@@ -78,6 +78,7 @@ static void add_request_fields(struct buf *out, const struct head *h, const char
 		struct str name = head_name(h, i);
 
 		if (is_hop_by_hop(name) || str_eq_nocase(name, STR("Host")) ||
+			str_eq_nocase(name, STR("Trailer")) || /* they stay behind */
 			named_by_connection(h, name) || (added && named_by_lines(added, name)))
 			continue;
 		add_field(out, name, head_value(h, i));

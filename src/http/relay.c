@@ -194,17 +194,19 @@ static void send_first(struct http_relay *relay)
 	struct conn *conn = relay->conn;
 	struct body before = conn->body;
 	size_t head_n = outq_pending(&relay->up);
-	ssize_t n = body_pass(&conn->body, conn->view);
-	struct iovec iov;
+	struct str kept[2];
+	ssize_t n = body_pass_bare(&conn->body, conn->view, kept);
+	struct iovec iov[2];
 	int r;
 
 	if (n < 0) {
 		fail(relay, 400, "the body is badly framed");
 		return;
 	}
-	iov = iov_of(str_make(conn->view.p, (size_t)n));
-	r = outq_send(&relay->up, relay->fd, &iov, 1);
-	if (r < 0 || outq_pending(&relay->up) == head_n + (size_t)n) {
+	iov[0] = iov_of(kept[0]);
+	iov[1] = iov_of(kept[1]);
+	r = outq_send(&relay->up, relay->fd, iov, 2);
+	if (r < 0 || outq_pending(&relay->up) == head_n + kept[0].n + kept[1].n) {
 		conn->body = before;
 		relay->up.buf.n = head_n;
 		if (r < 0)

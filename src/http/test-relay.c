@@ -190,9 +190,26 @@ TEST(request_bodies_pass_as_they_come)
 	ASSERT(strstr(t.got, "Transfer-Encoding: chunked\r\n"));
 	ASSERT_STR(hear(t.upstream, got, sizeof got, "abc\r\n"), "3\r\nabc\r\n");
 	ASSERT(say(t.client, "2\r\nde\r\n0\r\nA: b\r\n\r\nGET /direct HTTP/1.1\r\n" HOST "\r\n"));
-	ASSERT_STR(hear(t.upstream, got, sizeof got, "\r\n\r\n"), "2\r\nde\r\n0\r\nA: b\r\n\r\n");
+	ASSERT_STR(hear(t.upstream, got, sizeof got, "\r\n\r\n"), "2\r\nde\r\n0\r\n\r\n");
 	ASSERT(say(t.upstream, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
 	ASSERT(strstr(client_hears(&t, "direct"), "\r\n\r\nokHTTP/1.1 200 OK\r\n")); /* pipelined */
+}
+
+TEST(trailers_of_a_request_stay_behind_however_they_come)
+{
+	static const char text[] = "2\r\nab\r\n0\r\nX-API-Key: k\r\nB:\r\n\r\n";
+
+	for (size_t cut = 0; cut < sizeof text; cut++) {
+		char first[sizeof text], got[256];
+		ENDS;
+
+		(void)snprintf(first, sizeof first, "%.*s", (int)cut, text);
+		ASSERT(pass(&t, "POST / HTTP/1.1\r\n" HOST
+				"Trailer: X-API-Key\r\nTransfer-Encoding: chunked\r\n\r\n"));
+		ASSERT(!strstr(t.got, "Trailer"));
+		ASSERT(say(t.client, first) && say(t.client, text + cut));
+		ASSERT_STR(hear(t.upstream, got, sizeof got, "0\r\n\r\n"), "2\r\nab\r\n0\r\n\r\n");
+	}
 }
 
 TEST(a_badly_framed_request_body_is_refused)
