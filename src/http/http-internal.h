@@ -372,6 +372,8 @@ struct http_relay {
 	struct loop_task task;
 	http_refused_fn refused;
 	void (*closed)(void *arg);
+	http_field_fn reply_field;
+	const char *(*reply_lines)(void *arg);
 	void *arg;
 	struct http_carriage *carriage; /* of the upstream; NULL: none */
 	int refused_error;

@@ -180,6 +180,9 @@ bool http_sse_send(struct http_exchange *x, const char *event, const char *id, s
 int http_detach(struct http_exchange *x, struct buf *rest);
 
 /* ---- client side, and the relay ---- */
+/* A field on its way through: the value to pass on; p NULL: it stays behind. The value must live
+ * until the head is written (what is in the exchange's arena does). */
+typedef struct str (*http_field_fn)(void *arg, struct str name, struct str value);
 struct http_relay_options {
 	/* Header lines "Name: value\r\n..." added to the request; connection-level and these names'
 	 * own occurrences from the client are dropped. NULL: none. */
@@ -195,6 +198,12 @@ struct http_relay_options {
 	/* The upstream speaks no HTTP: the client, which must have asked for an upgrade, is told
 	 * 101 once it is connected, and from then on their bytes pass as they are. */
 	bool tunnel;
+	/* Asked for every field of the request, and of each reply head, that is not about framing;
+	 * NULL: all pass as they are. */
+	http_field_fn request_field, reply_field;
+	/* Header lines for the final head of the reply, asked for once its fields are through.
+	 * NULL: none. */
+	const char *(*reply_lines)(void *arg);
 	void (*closed)(void *arg); /* the relay is over and the exchange ended (what is in its
 				      arena still lives during this call); may be NULL */
 	void *arg;

@@ -72,8 +72,21 @@ bool relay_wants_only(const struct head *h, const char *protocol)
 	return true;
 }
 
-static void add_request_fields(struct buf *out, const struct head *h, const char *added)
+/* What whoever asked for the relay makes of it. */
+static void pass_field(struct buf *out, struct str name, struct str value, http_field_fn fn,
+	void *arg)
 {
+	if (fn)
+		value = fn(arg, name, value);
+	if (value.p && is_field_value(value))
+		add_field(out, name, value);
+}
+
+static void add_request_fields(struct buf *out, const struct head *h,
+	const struct http_relay_options *options)
+{
+	const char *added = options->add_headers;
+
 	for (uint32_t i = 0; i < h->n_fields; i++) {
 		struct str name = head_name(h, i);
 
@@ -81,7 +94,7 @@ static void add_request_fields(struct buf *out, const struct head *h, const char
 			str_eq_nocase(name, STR("Trailer")) || /* they stay behind */
 			named_by_connection(h, name) || (added && named_by_lines(added, name)))
 			continue;
-		add_field(out, name, head_value(h, i));
+		pass_field(out, name, head_value(h, i), options->request_field, options->arg);
 	}
 }
 
@@ -99,7 +112,7 @@ int relay_request_head(struct http_exchange *x, const struct http_relay_options 
 	(void)buf_add_str(out, http_target(x));
 	(void)buf_adds(out, " HTTP/1.1\r\n");
 	add_field(out, STR("Host"), host);
-	add_request_fields(out, h, options->add_headers);
+	add_request_fields(out, h, options);
 	if (options->add_headers)
 		(void)buf_adds(out, options->add_headers);
 	if (h->chunked)
@@ -125,13 +138,14 @@ static void add_status_line(struct buf *out, const struct head *reply)
 	(void)buf_add(out, "\r\n", 2);
 }
 
-static void add_reply_fields(struct buf *out, const struct head *reply)
+static void add_reply_fields(struct buf *out, const struct head *reply,
+	const struct http_relay *relay)
 {
 	for (uint32_t i = 0; i < reply->n_fields; i++) {
 		struct str name = head_name(reply, i);
 
 		if (!is_hop_by_hop(name) && !named_by_connection(reply, name))
-			add_field(out, name, head_value(reply, i));
+			pass_field(out, name, head_value(reply, i), relay->reply_field, relay->arg);
 	}
 }
 
@@ -140,7 +154,7 @@ int relay_interim_head(struct http_exchange *x, const struct head *reply)
 	struct buf *out = &x->conn->server->head;
 
 	add_status_line(out, reply);
-	add_reply_fields(out, reply);
+	add_reply_fields(out, reply, x->relay);
 	(void)buf_add(out, "\r\n", 2);
 	return out->failed ? -ENOBUFS : 0;
 }
@@ -174,7 +188,9 @@ int relay_reply_head(struct http_exchange *x, const struct head *reply)
 
 	decide_framing(x, reply);
 	add_status_line(out, reply);
-	add_reply_fields(out, reply);
+	add_reply_fields(out, reply, x->relay);
+	if (x->relay->reply_lines)
+		(void)buf_adds(out, x->relay->reply_lines(x->relay->arg));
 	if (reply->length >= 0 && reply->status != 204 && reply->status != 101)
 		(void)buf_printf(out, "Content-Length: %" PRId64 "\r\n", reply->length);
 	if (x->chunked)

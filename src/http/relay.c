@@ -487,6 +487,8 @@ struct http_relay *http_relay(struct http_exchange *x, int upstream_fd,
 	relay->fd = upstream_fd;
 	relay->refused = refused;
 	relay->closed = options->closed;
+	relay->reply_field = options->reply_field;
+	relay->reply_lines = options->reply_lines;
 	relay->arg = options->arg;
 	relay->carriage = options->carriage;
 	if (relay->carriage)

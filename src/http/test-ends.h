@@ -38,6 +38,26 @@ static int start_dial(int port)
 	return fd;
 }
 
+static struct str pass_request(void *arg, struct str name, struct str value)
+{
+	(void)arg;
+	if (str_eq_nocase(name, STR("X-Stays")))
+		return STR_NONE;
+	return str_is(name, "X-Turns") ? STR("turned") : value;
+}
+
+static struct str pass_reply(void *arg, struct str name, struct str value)
+{
+	(void)arg;
+	return str_is(name, "X-Broken") ? STR("a\r\nb: c") : pass_request(arg, name, value);
+}
+
+static const char *more_reply(void *arg)
+{
+	(void)arg;
+	return "X-More: 1\r\n";
+}
+
 static void handle(void *arg, struct http_exchange *x)
 {
 	struct http_claim claim = { .holder = STR("team"), .use = HTTP_STREAM };
@@ -63,6 +83,11 @@ static void handle(void *arg, struct http_exchange *x)
 	if (str_is(http_path(x), "/carried") || str_is(http_path(x), "/cut")) {
 		options.carriage = XNEW(struct http_carriage);
 		options.carriage->cut = str_is(http_path(x), "/cut");
+	}
+	if (str_is(http_path(x), "/fields")) {
+		options.request_field = pass_request;
+		options.reply_field = pass_reply;
+		options.reply_lines = more_reply;
 	}
 	options.tunnel = str_is(http_path(x), "/tunnel");
 	fd = rig->upstream_fd > 0 ? rig->upstream_fd : start_dial(rig->upstream_port);

@@ -22,6 +22,23 @@ TEST(a_request_is_rewritten_and_its_reply_too)
 	ASSERT(strstr(client_hears(&t, "direct"), "200 OK"));
 }
 
+TEST(fields_pass_as_whoever_relays_decides)
+{
+	ENDS;
+
+	ASSERT(pass(&t,
+		"GET /fields HTTP/1.1\r\n" HOST "x-stays: 1\r\nX-Turns: 1\r\nX-Keep: 1\r\n\r\n"));
+	ASSERT_STR(t.got, "GET /fields HTTP/1.1\r\nHost: a\r\nX-Turns: turned\r\nX-Keep: "
+			  "1\r\nX-Added: yes\r\n"
+			  "X-Real: gate\r\nConnection: close\r\n\r\n");
+	ASSERT(say(t.upstream,
+		"HTTP/1.1 103 Hints\r\nX-Stays: 1\r\nX-Turns: 2\r\n\r\nHTTP/1.1 200 OK\r\n"
+		"X-Stays: 1\r\nX-Turns: 1\r\nX-Broken: 1\r\nContent-Length: 2\r\n\r\nhi"));
+	ASSERT_STR(client_hears(&t, "hi"),
+		"HTTP/1.1 103 Hints\r\nX-Turns: turned\r\n\r\nHTTP/1.1 200 OK\r\nX-Turns: "
+		"turned\r\nX-More: 1\r\nContent-Length: 2\r\n\r\nhi");
+}
+
 TEST(replies_are_framed_for_the_client)
 {
 	static const struct {
