@@ -350,7 +350,8 @@ static bool step_exchange(struct conn *conn)
 	loop_fn fn;
 
 	if (x->ended) {
-		if (is_answered(conn))
+		/* Or what its handler needed is to be given back. */
+		if (is_answered(conn) || (x->arena && !x->held && x->file_left == 0))
 			loop_defer(conn->server->loop, &conn->task, on_task, conn);
 		return false;
 	}
@@ -546,6 +547,8 @@ static void on_task(void *arg)
 		http_relay_cut(conn->x->relay);
 	if (conn->state == CONN_EXCHANGE && is_answered(conn))
 		next_request(conn);
+	else if (conn->state == CONN_EXCHANGE && conn->x->ended && !conn->x->held)
+		exchange_release(conn->x);
 	run(conn);
 }
 

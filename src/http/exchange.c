@@ -33,10 +33,21 @@ struct http_exchange *exchange_new(struct conn *conn, const struct head *head, s
 	return x;
 }
 
+/* Once, and while what the handler keeps in the arena is still there. */
+static void tell_end(struct http_exchange *x)
+{
+	loop_fn fn = x->end_fn;
+
+	x->end_fn = NULL;
+	if (fn)
+		fn(x->end_arg);
+}
+
 struct http_exchange *exchange_free(struct http_exchange *x)
 {
 	if (!x)
 		return NULL;
+	tell_end(x);
 	relay_free(x->relay);
 	close_fdp(&x->file_fd);
 	arena_free(x->arena);
@@ -44,6 +55,24 @@ struct http_exchange *exchange_free(struct http_exchange *x)
 	buf_done(&x->reply_headers);
 	free(x);
 	return NULL;
+}
+
+void exchange_release(struct http_exchange *x)
+{
+	buf_done(&x->body);
+	if (x->file_left == 0) { /* a file may still be dismissed */
+		tell_end(x);
+		x->arena = arena_free(x->arena);
+	}
+	conn_account(x->conn);
+}
+
+int http_admit(struct http_exchange *x, const struct http_claim *claim, struct err *e)
+{
+	int r = admission_admit(&x->conn->slot, claim, e);
+
+	x->admitted |= r >= 0;
+	return r;
 }
 
 struct str http_method(const struct http_exchange *x)
@@ -255,6 +284,12 @@ void http_on_gone(struct http_exchange *x, loop_fn fn, void *arg)
 	x->gone_arg = arg;
 	if (x->gone)
 		conn_wake(x->conn);
+}
+
+void http_on_end(struct http_exchange *x, loop_fn fn, void *arg)
+{
+	x->end_fn = fn;
+	x->end_arg = arg;
 }
 
 bool http_is_gone(const struct http_exchange *x)

@@ -276,6 +276,8 @@ struct http_exchange {
 	void *gone_arg;
 	loop_fn drain_fn;
 	void *drain_arg;
+	loop_fn end_fn;
+	void *end_arg;
 	int64_t reply_left; /* of a streamed reply with a length; -1: none declared */
 	int file_fd;
 	int64_t file_offset, file_left;
@@ -322,6 +324,8 @@ static inline bool conn_is_idle(const struct conn *conn)
 /* ---- exchange.c ---- */
 struct http_exchange *exchange_new(struct conn *conn, const struct head *head, size_t head_n);
 struct http_exchange *exchange_free(struct http_exchange *x);
+/* Of one that has ended and waits for its reply to be read: what only its handler needed. */
+void exchange_release(struct http_exchange *x);
 
 /* ---- reply.c ---- */
 const char *status_text(int status);

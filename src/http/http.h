@@ -171,6 +171,9 @@ void http_abort(struct http_exchange *x);
  * before it counts as gone, and gets the reply even then if it is still there. */
 void http_on_gone(struct http_exchange *x, loop_fn fn, void *arg);
 bool http_is_gone(const struct http_exchange *x);
+/* Called once, before the exchange's arena is freed: for whoever keeps something in it that others
+ * point to. That is when the exchange is over, or has ended and waits for its reply to be read. */
+void http_on_end(struct http_exchange *x, loop_fn fn, void *arg);
 /* Server-sent events: http_begin with text/event-stream is done here. */
 void http_sse_begin(struct http_exchange *x);
 bool http_sse_send(struct http_exchange *x, const char *event, const char *id, struct str data);

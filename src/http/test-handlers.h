@@ -78,6 +78,28 @@ static void flood(struct http_exchange *x)
 	flood_more(flood);
 }
 
+/* Something of the handler's own in the arena that others may point to until they are told. */
+struct kept {
+	struct rig *rig;
+};
+
+static void kept_end(void *arg)
+{
+	struct kept *kept = arg;
+
+	atomic_fetch_add(&kept->rig->closed, 1);
+}
+
+static void keep(struct http_exchange *x)
+{
+	static const char piece[16 << 20];
+	struct kept *kept = arena_alloc(http_arena(x), sizeof *kept);
+
+	kept->rig = http_data(x);
+	http_on_end(x, kept_end, kept);
+	http_reply(x, 200, NULL, str_make(piece, sizeof piece));
+}
+
 struct later {
 	struct loop_timer timer;
 	struct http_exchange *x;
@@ -140,6 +162,8 @@ static void handle(void *arg, struct http_exchange *x)
 		http_stream_body(x, count_piece, x);
 	} else if (str_is(path, "/flood")) {
 		flood(x);
+	} else if (str_is(path, "/keep")) {
+		keep(x);
 	} else if (str_is(path, "/hold")) {
 		http_on_gone(x, on_gone, x);
 	} else if (str_is(path, "/hold-stream")) {

@@ -44,6 +44,20 @@ TEST(a_broken_stream_never_ends_cleanly)
 	ASSERT(!strstr(got, "0\r\n\r\n"));
 }
 
+/* A reply that waits keeps nothing of its handler's, who must have been told by then. */
+TEST(the_end_is_told_once_and_before_the_arena_goes)
+{
+	static char some[1 << 20];
+	RIG;
+	DIAL;
+
+	ASSERT(say(fd, "GET /keep HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n"));
+	ASSERT_EQ(recv(fd, some, sizeof some, MSG_WAITALL), sizeof some);
+	ASSERT(becomes(&rig.closed, 1)); /* though most of it is not read yet */
+	ASSERT_EQ(heard_end(fd), 1);
+	ASSERT_EQ(atomic_load(&rig.closed), 1);
+}
+
 static long count_to_end(int fd)
 {
 	char bytes[4096];
