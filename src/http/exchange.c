@@ -292,6 +292,20 @@ void http_on_end(struct http_exchange *x, loop_fn fn, void *arg)
 	x->end_arg = arg;
 }
 
+void http_dismiss(struct http_exchange *x)
+{
+	loop_fn fn = x->ended ? NULL : TAKE(x->gone_fn);
+
+	if (x->relay) {
+		http_relay_cut(x->relay);
+		return;
+	}
+	if (fn)
+		fn(x->gone_arg);
+	if (!x->ended || x->file_left > 0)
+		conn_lose(x->conn);
+}
+
 bool http_is_gone(const struct http_exchange *x)
 {
 	return x->gone;

@@ -174,6 +174,10 @@ bool http_is_gone(const struct http_exchange *x);
 /* Called once, before the exchange's arena is freed: for whoever keeps something in it that others
  * point to. That is when the exchange is over, or has ended and waits for its reply to be read. */
 void http_on_end(struct http_exchange *x, loop_fn fn, void *arg);
+/* What let its client in is valid no more. The handler is told as if the client had gone, and may
+ * end a reply that it streams; otherwise the client is cut. An answer that is already made is left
+ * alone, but a file that is still being sent is not. */
+void http_dismiss(struct http_exchange *x);
 /* Server-sent events: http_begin with text/event-stream is done here. */
 void http_sse_begin(struct http_exchange *x);
 bool http_sse_send(struct http_exchange *x, const char *event, const char *id, struct str data);

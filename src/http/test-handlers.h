@@ -151,6 +151,41 @@ static void describe(struct http_exchange *x)
 	http_reply(x, 200, NULL, str_of(text));
 }
 
+static void count_end(void *arg)
+{
+	struct rig *rig = arg;
+
+	atomic_fetch_add(&rig->closed, 1);
+}
+
+static void end_stream(void *arg)
+{
+	struct http_exchange *x = arg;
+	struct rig *rig = http_data(x);
+
+	atomic_fetch_add(&rig->gone, 1);
+	http_end(x);
+}
+
+/* What a revoked key would do to an exchange that has come this far. */
+static void dismiss(struct http_exchange *x, struct str how)
+{
+	http_on_end(x, count_end, http_data(x));
+	if (str_is(how, "answered"))
+		http_reply(x, 200, NULL, STR("answer"));
+	if (str_is(how, "stream") || str_is(how, "deaf-stream")) {
+		http_begin(x, 200, NULL, -1);
+		(void)http_write(x, STR("half"));
+	}
+	if (str_is(how, "stream"))
+		http_on_gone(x, end_stream, x);
+	http_dismiss(x);
+	if (str_is(how, "waiting")) /* what nobody told goes on into nothing */
+		http_reply(x, 200, NULL, STR("answer"));
+	if (str_is(how, "deaf-stream"))
+		http_end(x);
+}
+
 static void handle(void *arg, struct http_exchange *x)
 {
 	struct str path = http_path(x);
@@ -169,6 +204,8 @@ static void handle(void *arg, struct http_exchange *x)
 	} else if (str_is(path, "/hold-stream")) {
 		http_on_gone(x, on_gone, x);
 		http_sse_begin(x);
+	} else if (str_is(path, "/dismiss")) {
+		dismiss(x, http_query(x));
 	} else if (str_is(path, "/wait")) {
 		wait_ms(x, 50);
 	} else if (str_is(path, "/file")) {

@@ -266,6 +266,35 @@ TEST(unix_sockets_work_and_stale_ones_are_replaced)
 	(void)unlink(to.sun_path);
 }
 
+TEST(whoever_is_dismissed_gets_nothing_more)
+{
+	static const struct {
+		const char *how, *want, *never;
+		int gone;
+	} cases[] = {
+		{ "answered", "answer", "x", 0 },
+		{ "waiting", "", "answer", 0 },
+		{ "stream", "4\r\nhalf\r\n0\r\n\r\n", "x", 1 },
+		{ "deaf-stream", "", "0\r\n\r\n", 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		RIG;
+		DIAL;
+		char request[128], got[1024];
+
+		(void)snprintf(request, sizeof request,
+			"GET /dismiss?%s HTTP/1.1\r\n" HOST "Connection: close\r\n\r\n",
+			cases[i].how);
+		ASSERT(say(fd, request));
+		(void)hear(fd, got, sizeof got, NULL);
+		if (!strstr(got, cases[i].want) || strstr(got, cases[i].never))
+			TEST_FAIL("%s: %s", cases[i].how, got);
+		ASSERT(becomes(&rig.closed, 1));
+		ASSERT_EQ(atomic_load(&rig.gone), cases[i].gone);
+	}
+}
+
 TEST(addresses_are_understood_or_refused)
 {
 	static const char *const good[] = { "127.0.0.1:0", "[::1]:0", "localhost:0", ":0" };
