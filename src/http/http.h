@@ -182,6 +182,19 @@ void http_dismiss(struct http_exchange *x);
 void http_sse_begin(struct http_exchange *x);
 bool http_sse_send(struct http_exchange *x, const char *event, const char *id, struct str data);
 
+/* ---- what nobody vouches for ---- */
+/* A browser neither runs nor frames the coming reply, nor guesses at its type; for replies of
+ * others the same as header lines. */
+void http_add_inert(struct http_exchange *x);
+extern const char http_inert_lines[];
+/* The same type if nothing of that type is ever run, styled with or framed; else one that says
+ * nothing. */
+struct str http_inert_type(struct str type);
+/* A Content-Disposition (empty: none) that keeps its file name and is always saved. */
+void http_attachment(struct str disposition, struct buf *out);
+/* A browser asks for the script of a service worker: it would own the origin. */
+bool http_wants_worker(const struct http_exchange *x);
+
 /* Gives up the connection after the head (Upgrade, tunnels): returns the descriptor, puts what was
  * read beyond the head into `rest`, ends the exchange without a reply. */
 int http_detach(struct http_exchange *x, struct buf *rest);
