@@ -251,6 +251,9 @@ struct http_stream_ops {
 	 * The stream is no more. */
 	void (*end)(void *arg, int r, const struct err *e);
 	void (*drained)(void *arg); /* after http_stream_send said stop; may be NULL */
+	/* Asked before each reading of the body: false leaves it in the socket until the next turn,
+	 * when it is asked again. May be NULL. */
+	bool (*may_read)(void *arg);
 };
 struct http_stream_request {
 	const char *method, *target, *host;

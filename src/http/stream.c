@@ -215,8 +215,11 @@ static void take(struct http_stream *s, struct str bytes)
 static void receive(struct http_stream *s)
 {
 	char bytes[REPLY_READ_BYTES];
-	ssize_t n = recv(s->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+	ssize_t n;
 
+	if (s->status != 0 && s->ops->may_read && !s->ops->may_read(s->arg))
+		return;
+	n = recv(s->fd, bytes, sizeof bytes, MSG_DONTWAIT);
 	if (n > 0) {
 		s->moved_ms = loop_now_ms(s->loop);
 		take(s, str_make(bytes, (size_t)n));

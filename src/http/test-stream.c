@@ -12,6 +12,8 @@ struct play {
 	char header[32];
 	struct buf body;
 	bool pauses, cancels;
+	uint64_t asked_turn;           /* in which it was asked last whether more may be read */
+	int n_refusals, n_asked_again; /* to come; in a turn in which it had been asked */
 };
 
 static void on_head(void *arg, int status)
@@ -64,7 +66,16 @@ static void on_drained(void *arg)
 	http_stream_send_end(p->stream);
 }
 
-static const struct http_stream_ops ops = { on_head, on_body, on_end, on_drained };
+static bool may_read(void *arg)
+{
+	struct play *p = arg;
+
+	p->n_asked_again += p->asked_turn == loop_turn(p->loop);
+	p->asked_turn = loop_turn(p->loop);
+	return p->n_refusals == 0 || --p->n_refusals == 0;
+}
+
+static const struct http_stream_ops ops = { on_head, on_body, on_end, on_drained, may_read };
 
 static void on_limit(void *arg)
 {
@@ -140,6 +151,23 @@ TEST(a_paused_reader_loses_nothing)
 	ASSERT_EQ(p.r, 0);
 	ASSERT_EQ(p.n_chunks, 3);
 	ASSERT_BYTES(buf_str(&p.body), "hello world!");
+}
+
+TEST(what_may_not_be_read_yet_waits_for_another_turn)
+{
+	static char large[150001];
+	CLEANUP(play_done) struct play p = { 0 };
+
+	play_init(&p, &get);
+	p.n_refusals = 10;
+	memset(large, 'x', sizeof large - 1);
+	say(&p, "HTTP/1.1 200 OK\r\nContent-Length: 150000\r\n\r\n");
+	say(&p, large);
+	play_run(&p);
+	ASSERT_EQ(p.r, 0);
+	ASSERT_EQ(p.n_refusals, 0);
+	ASSERT_EQ(p.n_asked_again, 0);
+	ASSERT_EQ(p.body.n, 150000);
 }
 
 TEST(a_reply_that_breaks_off_is_told)
