@@ -246,6 +246,7 @@ static bool begin_exchange(struct conn *conn, size_t end)
 	if (status != 0)
 		return refuse(conn, status);
 	conn->x = exchange_new(conn, &head, end);
+	conn->asked = true;
 	if (!conn->x)
 		return refuse(conn, 503);
 	conn->view = str_from(conn->view, end);

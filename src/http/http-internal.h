@@ -203,6 +203,7 @@ struct http_server {
 	done_fn stopped;
 	void *stopped_arg;
 	int stop_result;
+	bool closing; /* nothing more is accepted, replies are the last of their connections */
 	bool stopping;
 	char *scratch;
 	struct field *fields; /* of the head being parsed */
@@ -258,6 +259,7 @@ struct conn {
 	bool half_closed; /* EPOLLRDHUP seen while nothing was being read */
 	bool answered;    /* sent to since then: if nobody is there, a reset will tell */
 	bool head_begun;  /* since_ms counts from the head's first byte */
+	bool asked;       /* a request came by it */
 	bool mute;        /* input came that nobody wants now */
 };
 

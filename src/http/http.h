@@ -76,6 +76,11 @@ struct http_carriage *http_carriage(const struct http_exchange *x);
 /* Takes a connected descriptor, also when there is no room for it, and its own reference. */
 void http_server_take_connection(struct http_server *server, int fd,
 	struct http_carriage *carriage);
+/* Stops listening, and says with each reply that it is the last of its connection. What has been
+ * accepted before may still bring its first request. */
+void http_server_close(struct http_server *server);
+/* How many those are. */
+size_t http_server_newcomers(struct http_server *server);
 /* Stops listening, closes idle connections, lets exchanges finish until the deadline (on
  * loop_now_ms's clock), then cuts and ends in -ETIMEDOUT. */
 void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn done, void *arg);

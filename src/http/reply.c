@@ -65,7 +65,7 @@ bool reply_may_keep(const struct http_exchange *x)
 {
 	const struct conn *conn = x->conn;
 
-	if (!x->head.keep_alive || conn->server->stopping || conn->body.state == BODY_BAD)
+	if (!x->head.keep_alive || conn->server->closing || conn->body.state == BODY_BAD)
 		return false;
 	if (body_is_done(&conn->body))
 		return true;

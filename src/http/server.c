@@ -70,7 +70,14 @@ static void listener_free(struct listener *l)
 	free(l);
 }
 
+/* They are not freed: it may be in a request of a connection that one has just accepted. */
 static void close_listeners(struct http_server *server)
+{
+	LIST_EACH(&server->listeners, node)
+	loop_listener_close(&container_of(node, struct listener, node)->socket);
+}
+
+static void free_listeners(struct http_server *server)
 {
 	LIST_EACH(&server->listeners, node)
 	listener_free(container_of(node, struct listener, node));
@@ -81,7 +88,7 @@ struct http_server *http_server_free(struct http_server *server)
 	if (!server)
 		return NULL;
 	server->stopped = NULL;
-	close_listeners(server);
+	free_listeners(server);
 	while (!list_empty(&server->idle))
 		conn_destroy(container_of(server->idle.next, struct conn, node));
 	while (!list_empty(&server->busy))
@@ -302,13 +309,28 @@ static void on_stop_timer(void *arg)
 	loop_defer(server->loop, &server->stop_task, on_stopped, server);
 }
 
+void http_server_close(struct http_server *server)
+{
+	server->closing = true;
+	close_listeners(server);
+}
+
+size_t http_server_newcomers(struct http_server *server)
+{
+	size_t n = 0;
+
+	LIST_EACH(&server->idle, node)
+	n += !container_of(node, struct conn, node)->asked;
+	return n;
+}
+
 void http_server_stop(struct http_server *server, int64_t deadline_ms, done_fn done, void *arg)
 {
 	assert(!server->stopping);
+	http_server_close(server);
 	server->stopping = true;
 	server->stopped = done;
 	server->stopped_arg = arg;
-	close_listeners(server);
 	LIST_EACH(&server->idle, node)
 	{
 		struct conn *conn = container_of(node, struct conn, node);

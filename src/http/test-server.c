@@ -370,3 +370,49 @@ TEST(our_own_requests_are_answered)
 	a = ask(rig.port, &(struct http_request){ "GET", "/hold", "a", NULL, STR_NONE, 10, 100 });
 	ASSERT_EQ(a.r, -ETIMEDOUT);
 }
+
+static void close_and_answer(void *arg, struct http_exchange *x)
+{
+	struct rig *rig = arg;
+
+	http_server_close(rig->server);
+	http_reply(x, 200, NULL, STR("closing"));
+}
+
+/* What replaces a server under load relies on it: nobody is refused, and nobody who got in is cut.
+ */
+TEST(closed_it_serves_who_is_in_and_leaves_the_others_to_the_next)
+{
+	const char *request = "GET / HTTP/1.1\r\n" HOST "\r\n";
+	cleanup_close int kept = http_listen("127.0.0.1:0", NULL), in = -EBADF, first = -EBADF,
+			  late = -EBADF;
+	int port = socket_port(kept);
+	char got[1024];
+
+	{
+		CLEANUP(rig_stop) struct rig rig = { 0 };
+
+		ASSERT(rig_start(&rig, NULL, close_and_answer));
+		ASSERT_EQ(http_server_take_listener(rig.server, dup(kept), NULL), 0);
+		in = dial(port);
+		ASSERT(say(in, "G")); /* accepted, and has not said yet what it wants */
+		(void)poll(NULL, 0, 50);
+		first = dial(port);
+		ASSERT(say(first, request));
+		(void)hear(first, got, sizeof got, NULL);
+		ASSERT(strstr(got, "Connection: close") && strstr(got, "closing"));
+		ASSERT_EQ(http_server_newcomers(rig.server), 1);
+		late = dial(port);
+		ASSERT(late >= 0 && say(late, request));
+		ASSERT(say(in, request + 1));
+		(void)hear(in, got, sizeof got, NULL);
+		ASSERT(strstr(got, "Connection: close") && strstr(got, "closing"));
+		ASSERT_EQ(poll(&(struct pollfd){ .fd = late, .events = POLLIN }, 1, 50), 0);
+	}
+	{
+		RIG;
+		ASSERT_EQ(http_server_take_listener(rig.server, TAKE_FD(kept), NULL), 0);
+		(void)hear(late, got, sizeof got, "hi");
+		ASSERT(strstr(got, "200 OK"));
+	}
+}

@@ -53,6 +53,11 @@ size_t tls_server_connections(const struct tls_server *server)
 	return server->n_waiting + server->n_carried;
 }
 
+size_t tls_server_handshakes(const struct tls_server *server)
+{
+	return server->n_waiting;
+}
+
 /* ---- accepting ---- */
 
 static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
@@ -115,9 +120,14 @@ bool peer_is_local(const struct sockaddr_storage *peer)
 
 /* ---- stopping ---- */
 
-void tls_server_close(struct tls_server *server)
+void tls_server_accept_no_more(struct tls_server *server)
 {
 	loop_listener_close(&server->listener);
+}
+
+void tls_server_close(struct tls_server *server)
+{
+	tls_server_accept_no_more(server);
 	while (!list_empty(&server->waiting))
 		stream_destroy(server->waiting.next);
 }

@@ -69,9 +69,12 @@ struct stream *tls_server_connect_unchecked(struct tls_server *server, int fd, t
 void tls_connect_cancel(struct stream *stream);
 /* While fn is told of its success: how the connection ends, as http_relay wants to know it. */
 struct http_carriage *tls_connect_carriage(const struct stream *stream);
+/* Stops listening; handshakes and what is carried go on. */
+void tls_server_accept_no_more(struct tls_server *server);
 /* Stops listening and ends handshakes; what is carried goes on. */
 void tls_server_close(struct tls_server *server);
 /* After the HTTP server has stopped: until the last bytes are with their clients, or the deadline
  * (-ETIMEDOUT, the rest is cut). */
 void tls_server_drain(struct tls_server *server, int64_t deadline_ms, done_fn done, void *arg);
 size_t tls_server_connections(const struct tls_server *server); /* handshakes among them */
+size_t tls_server_handshakes(const struct tls_server *server);
