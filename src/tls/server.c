@@ -9,7 +9,6 @@ static void set_defaults(struct tls_limits *l)
 {
 	l->handshake_timeout_ms = l->handshake_timeout_ms ? l->handshake_timeout_ms : 10000;
 	l->stall_timeout_ms = l->stall_timeout_ms ? l->stall_timeout_ms : 60000;
-	l->max_handshakes = l->max_handshakes ? l->max_handshakes : 1024;
 }
 
 /* OpenSSL writes without MSG_NOSIGNAL: the HTTP server has seen to SIGPIPE. */
@@ -62,17 +61,23 @@ size_t tls_server_handshakes(const struct tls_server *server)
 
 static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
 {
-	struct tls_server *server = arg;
+	stream_start(arg, fd, peer);
+}
 
-	if (server->n_waiting >= server->limits.max_handshakes)
-		stream_destroy(server->waiting.next);
-	stream_start(server, fd, peer);
+static bool on_full(void *arg)
+{
+	return http_server_make_room(((struct tls_server *)arg)->http);
 }
 
 int tls_server_take_listener(struct tls_server *server, int fd, struct err *e)
 {
+	int r;
+
 	assert(server->listener.fd < 0);
-	return loop_listener_take(server->loop, &server->listener, fd, on_accepted, server, e);
+	r = loop_listener_take(server->loop, &server->listener, fd, on_accepted, server, e);
+	if (r >= 0)
+		server->listener.make_room = on_full;
+	return r;
 }
 
 void tls_server_take_connection(struct tls_server *server, int fd, struct http_carriage *carriage,

@@ -13,7 +13,8 @@ enum {
 	TURN_RECORDS = 16, /* in each direction, then others have their turn */
 	LINGER_MS = 2000,
 	LINGER_MAX_BYTES = 32 << 20,
-	FIRST_BYTE_OF_TLS = 0x16, /* a handshake record */
+	FIRST_BYTE_OF_TLS = 0x16,    /* a handshake record */
+	HANDSHAKE_BYTES = 64 * 1024, /* what OpenSSL takes until it is over, about */
 };
 
 enum stream_state {
@@ -45,6 +46,7 @@ struct stream {
 	bool up_done, down_done;      /* that direction has ended and its receiver was told */
 	bool read_waits, write_waits; /* until the client's socket has room */
 	bool net_hung_up, inner_hung_up;
+	bool is_counted; /* by the HTTP server, from its first byte to its last */
 };
 
 static void on_net(void *arg, uint32_t events);
@@ -83,6 +85,7 @@ static void shut(struct stream *s)
 	close_fdp(&s->inner_fd);
 	close_fdp(&s->net_fd);
 	s->inner_fd = s->net_fd = -EBADF;
+	http_carriage_leave(s->carriage);
 }
 
 static void destroy(struct stream *s)
@@ -410,7 +413,9 @@ static void begin_handshake(struct stream *s, SSL_CTX *context)
 	}
 	SSL_set_accept_state(s->ssl);
 	s->state = STREAM_HANDSHAKE;
-	shake_hands(s);
+	http_carriage_note(s->carriage, HANDSHAKE_BYTES);
+	if (s->state == STREAM_HANDSHAKE)
+		shake_hands(s);
 }
 
 static void refuse_plain(struct stream *s)
@@ -427,9 +432,10 @@ static void refuse_plain(struct stream *s)
 static void hand_over(struct stream *s)
 {
 	struct http_server *http = s->server->http;
-	struct http_carriage *carriage = TAKE(s->carriage);
+	struct http_carriage *carriage = s->carriage;
 	int fd = TAKE_FD(s->net_fd);
 
+	carriage->n_refs++;
 	cut(s); /* first: a handler may be called now */
 	http_server_take_connection(http, fd, carriage);
 	(void)http_carriage_unref(carriage);
@@ -480,12 +486,44 @@ static void on_net(void *arg, uint32_t events)
 	}
 }
 
+/* Until it carries anything, and when the HTTP server has done with it, it is a stranger's: the
+ * HTTP server counts it with its own. */
+static void on_evicted(void *arg)
+{
+	cut(arg);
+}
+
+static bool is_full(const struct http_server *http)
+{
+	struct http_admission a;
+
+	http_server_admission(http, &a);
+	return a.connections >= a.max;
+}
+
+/* Its last words are on their way to a client that may never read them. Nobody gives way for one
+ * that was cut, or whose words are out. */
+static void outlive(struct stream *s)
+{
+	bool is_needed = s->state == STREAM_CARRIED && !s->carriage->cut;
+
+	if (s->state == STREAM_CLOSED || s->carriage->waiting || !s->is_counted)
+		return;
+	if ((!is_needed && is_full(s->server->http)) ||
+		http_carriage_enter(s->server->http, s->carriage, on_evicted, s) < 0)
+		cut(s);
+	else
+		http_carriage_note(s->carriage, HANDSHAKE_BYTES);
+}
+
 static void on_inner(void *arg, uint32_t events)
 {
 	struct stream *s = arg;
 
 	s->inner_hung_up |= (events & EPOLLHUP) != 0;
 	carry(s);
+	if (s->inner_hung_up)
+		outlive(s);
 }
 
 /* A connection of our own that came to nothing: who asked for it hears why. */
@@ -548,7 +586,12 @@ void stream_start(struct tls_server *server, int fd, const struct sockaddr_stora
 {
 	struct stream *s = stream_new(server, fd, carriage_new(peer));
 
-	if (s->state != STREAM_CLOSED)
+	s->is_counted = true;
+	if (s->state == STREAM_CLOSED)
+		return;
+	if (http_carriage_enter(server->http, s->carriage, on_evicted, s) < 0)
+		cut(s);
+	else
 		look_at_first_byte(s);
 }
 

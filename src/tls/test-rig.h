@@ -98,6 +98,7 @@ static void pair_done(struct pair *pair)
 
 struct rig {
 	struct pair pair;
+	struct http_limits limits;
 	struct loop *loop;
 	struct http_server *http;
 	struct tls_identity *identity;
@@ -188,7 +189,7 @@ static bool rig_start(struct rig *rig, const struct tls_limits *limits)
 		loop_new(&rig->loop, NULL) < 0)
 		return false;
 	rig->port = ntohs(address.sin_port);
-	rig->http = http_server_new(rig->loop, NULL, handle, rig);
+	rig->http = http_server_new(rig->loop, &rig->limits, handle, rig);
 	rig->tls = tls_server_new(rig->loop, rig->http, rig->identity, limits);
 	rig->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return tls_server_take_listener(rig->tls, fd, NULL) == 0 &&

@@ -66,6 +66,27 @@ static void flood(struct http_exchange *x)
 	flood_more(flood);
 }
 
+static void count_end(void *arg)
+{
+	struct rig *rig = arg;
+
+	atomic_fetch_add(&rig->gone, 1);
+}
+
+static void reply_admission(struct http_exchange *x)
+{
+	struct http_admission a;
+	char text[64];
+
+	http_server_admission(http_server_of(x), &a);
+	(void)snprintf(text, sizeof text, "n=%zu evicted=%" PRIu64 " end", a.connections,
+		a.evicted_strangers);
+	http_reply(x, 200, NULL, str_of(text));
+}
+
+/* More than the client's socket takes, and less than that and the pair of sockets do. */
+static const char page[260 << 10];
+
 static void handle(void *arg, struct http_exchange *x)
 {
 	struct str path = http_path(x);
@@ -79,6 +100,11 @@ static void handle(void *arg, struct http_exchange *x)
 		http_on_gone(x, on_gone, x);
 		http_sse_begin(x);
 		(void)http_sse_send(x, "here", NULL, STR("1"));
+	} else if (str_is(path, "/page")) {
+		http_on_end(x, count_end, arg);
+		http_reply(x, 200, NULL, str_make(page, sizeof page));
+	} else if (str_is(path, "/admission")) {
+		reply_admission(x);
 	} else if (str_is(path, "/cut")) {
 		http_begin(x, 200, NULL, -1);
 		(void)http_write(x, STR("half of it"));
@@ -91,6 +117,10 @@ static void handle(void *arg, struct http_exchange *x)
 #define RIG(limits)                               \
 	CLEANUP(rig_stop) struct rig rig = { 0 }; \
 	ASSERT(rig_start(&rig, limits))
+#define RIG_OF(most)                                                                            \
+	CLEANUP(rig_stop)                                                                       \
+	struct rig rig = { .limits = { .max_connections = (most), .stranger_body_bytes = 1 } }; \
+	ASSERT(rig_start(&rig, NULL))
 #define CLIENT(name) CLEANUP(client_done) struct client name = { .fd = -EBADF }
 
 TEST(a_request_is_answered_and_the_connection_kept)
@@ -196,21 +226,51 @@ TEST(who_stalls_before_the_handshake_is_done_is_cut)
 	}
 }
 
+/* Before and within the handshake they are strangers like any other: the slowest goes. */
 TEST(the_silent_do_not_keep_others_out)
 {
-	static const struct tls_limits limits = { .max_handshakes = 4 };
 	int silent[16];
 	CLIENT(c);
-	char text[256];
+	char text[256], byte;
 
-	RIG(&limits);
-	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+	RIG_OF(4);
+	for (size_t i = 0; i < ARRAY_SIZE(silent); i++) {
 		silent[i] = dial(rig.port);
+		if (i % 2)
+			ASSERT_EQ(send(silent[i], "\x16\x03", 2, 0), 2);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(silent) - 4; i++)
+		ASSERT(recv(silent[i], &byte, 1, 0) <= 0 && errno != EAGAIN);
 	ASSERT(client_open(&c, rig.port, NULL, 0));
 	ASSERT(say(&c, GET("/peer")));
 	ASSERT(strstr(hear(&c, text, sizeof text, "127.0.0.1"), "200 OK"));
 	for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
 		(void)close(silent[i]);
+}
+
+/* The HTTP server has done with them, and they still take descriptors and memory. */
+TEST(who_leaves_its_last_reply_unread_keeps_its_place)
+{
+	struct client stuck[6] = { 0 };
+	char text[256] = "";
+	CLIENT(c);
+
+	RIG_OF(4);
+	for (size_t i = 0; i < ARRAY_SIZE(stuck); i++) {
+		ASSERT(client_open(&stuck[i], rig.port, NULL, 0));
+		ASSERT(say(&stuck[i],
+			"GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+		ASSERT(becomes(&rig.gone, (int)i + 1));
+	}
+	ASSERT(client_open(&c, rig.port, NULL, 0));
+	for (int i = 0; i < RIG_WAIT_MS && !strstr(text, "n=4"); i += 10) {
+		ASSERT(say(&c, GET("/admission")));
+		ASSERT(strstr(hear(&c, text, sizeof text, "end"), "200 OK"));
+		(void)poll(NULL, 0, 10);
+	}
+	ASSERT(strstr(text, "evicted=3"));
+	for (size_t i = 0; i < ARRAY_SIZE(stuck); i++)
+		client_done(&stuck[i]);
 }
 
 TEST(a_large_body_arrives_whole)

@@ -29,7 +29,6 @@ int64_t tls_identity_expires_us(const struct tls_identity *identity); /* wall cl
 struct tls_limits {                   /* zero: the default in parentheses */
 	int64_t handshake_timeout_ms; /* accepted to ready (10 s) */
 	int64_t stall_timeout_ms;     /* a client that takes none of what waits for it (60 s) */
-	size_t max_handshakes;        /* at once (1024); over it the oldest goes */
 };
 
 /* An authority of this server's own: whoever trusts its certificate can be served as any host. */
