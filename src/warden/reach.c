@@ -1,71 +1,100 @@
 #include "warden/reach.h"
 
-/* Where something begins or ends to hold. */
-struct edge {
-	uint64_t at; /* one past the last address is an edge too */
-	int allow, deny;
+static int by_key(const void *a, const void *b)
+{
+	const struct reach_key *x = a, *y = b;
+
+	if (x->flags != y->flags)
+		return x->flags < y->flags ? 1 : -1;
+	return (x->address > y->address) - (x->address < y->address);
+}
+
+/* What is true of all addresses is said once, for all of them. */
+struct totals {
+	bool allows, denies, denies_all;
 };
 
-static int by_place(const void *a, const void *b)
+static struct totals totals_of(const struct ranges *ranges)
 {
-	const struct edge *x = a, *y = b;
+	struct totals t = { 0 };
 
-	return (x->at > y->at) - (x->at < y->at);
-}
-
-/* With the first address, and the one past the last, where no range may begin or end. */
-static size_t edges_of(const struct ranges *ranges, struct edge *ret)
-{
-	size_t n = 0;
-
-	ret[n++] = (struct edge){ .at = 0 };
-	ret[n++] = (struct edge){ .at = UINT64_C(1) << 32 };
 	for (uint32_t i = 0; i < ranges->n; i++) {
 		const struct warden_range *range = &ranges->v[i];
-		int allow = range->allow ? 1 : 0;
 
-		ret[n++] = (struct edge){ range->address, allow, 1 - allow };
-		ret[n++] = (struct edge){ range->address + (UINT64_C(1) << (32 - range->bits)),
-			-allow, allow - 1 };
+		t.denies |= !range->allow;
+		t.denies_all |= !range->allow && range->bits == 0;
+		t.allows |= range->allow && range->bits == 0;
 	}
-	return n;
+	return t;
 }
 
-static void add_segment(struct reach *reach, uint64_t from, uint64_t to, bool allow)
+static struct reach_key key_of(const struct warden_range *range)
 {
-	struct segment *last = reach->n ? &reach->segments[reach->n - 1] : NULL;
-
-	if (last && last->allow == allow) {
-		last->last = (uint32_t)(to - 1);
-		return;
-	}
-	reach->segments[reach->n++] = (struct segment){ (uint32_t)from, (uint32_t)(to - 1), allow };
+	return (struct reach_key){ .flags = (range->allow ? REACH_ALLOW : 0) |
+					    (range->bits == 32 ? REACH_HOST : 0),
+		.address = range->address | reach_marker(range->bits) };
 }
 
-/* Walks from edge to edge, knowing how many ranges of either kind hold in between. */
+/* Sorts them; a range that was given twice is one. */
+static uint32_t put_in_order(struct reach_key *keys, uint32_t n)
+{
+	uint32_t kept = 0;
+
+	qsort(keys, n, sizeof *keys, by_key);
+	for (uint32_t i = 0; i < n; i++)
+		if (i == 0 || by_key(&keys[i], &keys[i - 1]) != 0)
+			keys[kept++] = keys[i];
+	return kept;
+}
+
 void reach_of(const struct ranges *ranges, struct reach *ret)
 {
-	cleanup_free struct edge *edges = XNEW_N(struct edge, ranges->n * 2 + 2);
-	size_t n = edges_of(ranges, edges);
-	int allow = 0, deny = 0;
+	struct totals t = totals_of(ranges);
 
 	ret->is_proxied = ranges->flags & WARDEN_PROXIED;
 	ret->n = 0;
-	qsort(edges, n, sizeof *edges, by_place);
-	for (size_t i = 0; i + 1 < n; i++) {
-		allow += edges[i].allow;
-		deny += edges[i].deny;
-		if (edges[i + 1].at > edges[i].at)
-			add_segment(ret, edges[i].at, edges[i + 1].at, allow > 0 || deny == 0);
+	ret->kind = REACH_PASS;
+	if (t.allows || !t.denies)
+		return;
+	ret->kind = REACH_FEW;
+	for (uint32_t i = 0; i < ranges->n; i++) {
+		const struct warden_range *range = &ranges->v[i];
+
+		if (t.denies_all && !range->allow)
+			continue;
+		if (range->bits % 8)
+			ret->kind = REACH_ANY;
+		ret->keys[ret->n++] = key_of(range);
 	}
+	if (ret->n == 0)
+		ret->kind = REACH_REFUSE;
+	else if (!t.denies_all)
+		ret->keys[ret->n++] = (struct reach_key){ .flags = REACH_WHOLE };
+	ret->n = put_in_order(ret->keys, ret->n);
 }
 
-bool reach_is_open(const struct reach *reach)
+static bool covers(const struct warden_range *range, uint32_t address)
 {
-	return reach->n == 1 && reach->segments[0].allow;
+	return ((address ^ range->address) & reach_mask(range->bits)) == 0;
 }
 
-bool reach_is_closed(const struct reach *reach)
+bool ranges_allow(const struct ranges *ranges, uint32_t address)
 {
-	return reach->n == 1 && !reach->segments[0].allow;
+	bool denied = false;
+
+	for (uint32_t i = 0; i < ranges->n; i++) {
+		if (!covers(&ranges->v[i], address))
+			continue;
+		if (ranges->v[i].allow)
+			return true;
+		denied = true;
+	}
+	return !denied;
+}
+
+bool ranges_deny_nothing(const struct ranges *ranges)
+{
+	struct totals t = totals_of(ranges);
+
+	return t.allows || !t.denies;
 }

@@ -1,5 +1,5 @@
-/* reach - which addresses a sandbox may reach: the ranges it was given, checked and kept, and what
- * they come to when allowing goes before denying. */
+/* reach - which addresses a sandbox may reach: the ranges it was given, checked and kept, and the
+ * keys they come to in the firewall, where allowing goes before denying. */
 #pragma once
 
 #include "warden/proto.h"
@@ -17,25 +17,46 @@ int ranges_write(int dir_fd, const struct ranges *ranges, struct err *e);
 int ranges_read(int dir_fd, struct ranges *ret, struct err *e);
 int ranges_parse(struct str bytes, struct ranges *ret);
 bool ranges_equal(const struct ranges *a, const struct ranges *b);
+bool ranges_allow(const struct ranges *ranges, uint32_t address); /* host byte order */
+bool ranges_deny_nothing(const struct ranges *ranges);
 
-struct segment {
-	uint32_t first, last; /* host byte order */
-	bool allow;
+/* What is decided for a sandbox, and by how many lookups. */
+enum {
+	REACH_PASS,   /* nothing is denied */
+	REACH_REFUSE, /* everything is */
+	REACH_FEW,    /* by ranges of 8, 16, 24 and 32 bits */
+	REACH_ANY,    /* by ranges of any length */
+	REACH_KINDS,
 };
 
+/* A range as a key that the firewall looks up: the address, with one bit more right behind its
+ * leading bits, so that ranges of any length but 32 are told apart in one set; those are hosts. */
 enum {
-	/* Every range begins one and ends one, and there is one before the first. */
-	REACH_MAX_SEGMENTS = 2 * WARDEN_MAX_RANGES + 1,
+	REACH_ALLOW = 1 << 2,
+	REACH_HOST = 1 << 3,
+	REACH_WHOLE = 1 << 4, /* all keys are there, and what none of them says is allowed */
+	REACH_FLAGS = REACH_ALLOW | REACH_HOST | REACH_WHOLE,
+	REACH_MAX_KEYS = WARDEN_MAX_RANGES + 1,
+};
+
+struct reach_key {
+	uint32_t flags, address; /* host byte order */
 };
 
 struct reach {
 	bool is_proxied; /* its connections go to the proxy */
-	size_t n;
-	/* Rising, one behind the other, never two alike side by side. All addresses are in them:
-	 * what the firewall finds in none of them it has not been told about. */
-	struct segment segments[REACH_MAX_SEGMENTS];
+	uint32_t kind;
+	uint32_t n;
+	struct reach_key keys[REACH_MAX_KEYS]; /* rising, none twice, the whole one first */
 };
 
 void reach_of(const struct ranges *ranges, struct reach *ret);
-bool reach_is_open(const struct reach *reach);   /* nothing is denied */
-bool reach_is_closed(const struct reach *reach); /* everything is */
+/* The bits that a range of `bits` leading ones has in a key, and the bit behind them. */
+static inline uint32_t reach_mask(unsigned bits)
+{
+	return bits ? UINT32_MAX << (32 - bits) : 0;
+}
+static inline uint32_t reach_marker(unsigned bits)
+{
+	return bits < 32 ? UINT32_C(1) << (31 - bits) : 0;
+}
