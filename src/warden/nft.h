@@ -9,13 +9,14 @@
 struct nft_batch {
 	struct netlink_batch b;
 	const char *table; /* of the inet family; borrowed */
-	uint32_t last_id;  /* of sets made in this batch */
 };
 
 int nft_open(int *ret, struct err *e);
 
-/* With room for some changes and for chains of that many segments in all. */
-struct nft_batch *nft_begin(const char *table, size_t n_segments);
+/* With room for some changes and for that many keys of ranges in all. */
+struct nft_batch *nft_begin(const char *table, size_t n_keys);
+/* With room for n bytes: for rules. */
+struct nft_batch *nft_begin_bytes(const char *table, size_t n);
 struct nft_batch *nft_free(struct nft_batch *nft);
 DEFINE_CLEANUP(struct nft_batch, nft_free)
 /* 0, or the first refusal: then nothing has changed. */
@@ -24,17 +25,33 @@ int nft_commit(int fd, struct nft_batch *nft);
 /* Interfaces, by index, as members of a set. */
 void nft_add_member(struct nft_batch *nft, const char *set, uint32_t index);
 void nft_remove_member(struct nft_batch *nft, const char *set, uint32_t index);
-/* ... and as keys of a map to the chain where a packet goes on. */
-void nft_add_branch(struct nft_batch *nft, const char *map, uint32_t index, const char *chain);
-/* A chain of the name that decides by a map of addresses of the same name: to go on in the chain
- * `pass` or in `refuse`. */
-void nft_add_chain(struct nft_batch *nft, const char *name, const struct reach *reach,
-	const char *pass, const char *refuse);
-void nft_remove_chain(struct nft_batch *nft, const char *name);
+/* ... and as keys of a map to numbers, of which each is the second of two words. */
+void nft_add_value(struct nft_batch *nft, const char *map, uint32_t index, uint32_t value);
+/* Keys of ranges, in a set for many sandboxes: `id` tells whose they are. */
+void nft_add_keys(struct nft_batch *nft, const char *set, uint32_t id, const struct reach_key *keys,
+	uint32_t n);
+void nft_remove_keys(struct nft_batch *nft, const char *set, uint32_t id,
+	const struct reach_key *keys, uint32_t n);
 void nft_remove_table(struct nft_batch *nft); /* with all that is in it */
 
-/* Every member of a set, with its counter. */
-typedef void (*nft_member_fn)(void *arg, uint32_t index, uint64_t packets);
+/* nft-rule.c: rules that nft's own language has no words for, added to the end of a chain. `ids` is
+ * the map from interfaces to numbers. */
+void nft_add_goto(struct nft_batch *nft, const char *chain, const char *target);
+/* On in the chain that `branches` has for the number's bits in `mask`. */
+void nft_add_choice(struct nft_batch *nft, const char *chain, const char *ids, uint32_t mask,
+	const char *branches);
+/* On in `target` if no range with `flags` that is in `set` holds the packet's address; only ranges
+ * whose length is a multiple of `step` are looked for. With REACH_WHOLE in `flags`, only if the set
+ * is whole for this number as well. */
+void nft_add_none_of(struct nft_batch *nft, const char *chain, const char *ids, const char *set,
+	uint32_t flags, unsigned step, const char *target);
+
+/* Every member of a set, with its counter; for a map its value. */
+struct nft_member {
+	uint32_t index, value;
+	uint64_t packets;
+};
+typedef void (*nft_member_fn)(void *arg, const struct nft_member *member);
 int nft_each_member(int fd, const char *table, const char *set, nft_member_fn fn, void *arg);
 /* Every table of the inet family. */
 typedef void (*nft_table_fn)(void *arg, const char *name);
