@@ -53,6 +53,18 @@ struct nft_member {
 };
 typedef void (*nft_member_fn)(void *arg, const struct nft_member *member);
 int nft_each_member(int fd, const char *table, const char *set, nft_member_fn fn, void *arg);
+/* Every key of ranges in a set, its flags in the id. */
+typedef void (*nft_key_fn)(void *arg, uint32_t id, uint32_t address);
+int nft_each_key(int fd, const char *table, const char *set, nft_key_fn fn, void *arg);
 /* Every table of the inet family. */
 typedef void (*nft_table_fn)(void *arg, const char *name);
 int nft_each_table(int fd, nft_table_fn fn, void *arg);
+/* All chains and rules of a table and what its sets are, as the kernel has them, and the elements
+ * of the sets that is_fixed says never change. A chain whose name begins with `seal` is not looked
+ * at; the rest of its name is returned, "" if there is none. */
+enum {
+	NFT_SEAL_SIZE = 2 * SHA256_SIZE + 1,
+};
+int nft_digest(int fd, const char *table, bool (*is_fixed)(const char *set), const char *seal,
+	uint8_t ret[SHA256_SIZE], char ret_sealed[NFT_SEAL_SIZE]);
+void nft_add_chain(struct nft_batch *nft, const char *name);
