@@ -7,16 +7,37 @@
 /* Sets and maps. `denied` counts by its elements' counters: looking one up is counting it. */
 static void add_sets(struct buf *out)
 {
-	(void)buf_adds(out, "\tset mine {\n\t\ttypeof iif\n\t}\n"
-			    "\tset proxied {\n\t\ttypeof iif\n\t}\n"
-			    "\tset denied {\n\t\ttypeof iif\n\t\tcounter\n\t}\n"
+	(void)buf_adds(out, "\tset proxied {\n\t\ttypeof iif\n\t}\n"
 			    "\tset told {\n\t\ttypeof iif\n\t\tsize 4096\n"
 			    "\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n"
 			    "\tset asking {\n\t\ttypeof iif\n\t\tsize 4096\n"
 			    "\t\tflags dynamic,timeout\n\t\ttimeout 1m\n\t}\n"
 			    "\tset opened {\n\t\ttypeof iif\n\t\tsize 65535\n"
 			    "\t\tflags dynamic\n\t}\n"
-			    "\tmap reach {\n\t\ttypeof iif : verdict\n\t}\n");
+			    "\tmap reach {\n\t\ttypeof iif : meta mark . meta mark\n\t}\n");
+	for (int i = 0; i < FIREWALL_SHARDS; i++)
+		(void)buf_printf(out, "\tset ranges%d {\n\t\ttype mark . ipv4_addr\n\t}\n", i);
+}
+
+/* Chains that firewall.c puts rules into, which have no words here. */
+static void add_deciding(struct buf *out)
+{
+	for (int i = 0; i < FIREWALL_SHARDS; i++)
+		(void)buf_printf(out,
+			"\tchain few%d {\n\t}\n\tchain few%d_denied {\n\t}\n"
+			"\tchain any%d {\n\t}\n\tchain any%d_denied {\n\t}\n",
+			i, i, i, i);
+	(void)buf_adds(out, "\tmap branches {\n\t\ttype mark : verdict\n\t\telements = {");
+	for (int i = 0; i < FIREWALL_SHARDS; i++) {
+		uint32_t shard = (uint32_t)i << FIREWALL_ID_NUMBER;
+
+		(void)buf_printf(out,
+			"%s 0x%x : goto pass, 0x%x : goto refuse, 0x%x : goto few%d, "
+			"0x%x : goto any%d",
+			i ? "," : "", shard | REACH_PASS, shard | REACH_REFUSE, shard | REACH_FEW,
+			i, shard | REACH_ANY, i);
+	}
+	(void)buf_adds(out, " }\n\t}\n");
 }
 
 /* The kernel keeps all connections of the host in one table, and once that is full nobody can make
@@ -92,8 +113,7 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t\tmeta nfproto != ipv4 drop\n"
 			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n");
 	(void)buf_adds(out, few_connections(fw));
-	(void)buf_adds(out, "\t\tiif vmap @reach\n"
-			    "\t}\n"
+	(void)buf_adds(out, "\t}\n"
 			    "\tchain pass {\n"
 			    "\t\tmeta mark set meta mark or " FIREWALL_PASSED " accept\n"
 			    "\t}\n"
@@ -109,77 +129,32 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t}\n");
 }
 
-void firewall_text_begin(struct firewall *fw, struct buf *out)
+/* Whose packets are dropped until their policies are laid. */
+static void add_members(const struct firewall *fw, bool with_members, const char *set,
+	const char *more, struct buf *out)
 {
-	memset(fw->places, 0, sizeof fw->places);
+	bool any = false;
+
+	(void)buf_printf(out, "\tset %s {\n\t\ttypeof iif\n%s", set, more);
+	for (int i = 1; with_members && i <= NET_MAX_NUMBER; i++) {
+		if (fw->places[i].index == 0)
+			continue;
+		(void)buf_printf(out, "%s%" PRIu32, any ? ", " : "\t\telements = { ",
+			fw->places[i].index);
+		any = true;
+	}
+	(void)buf_adds(out, any ? " }\n\t}\n" : "\t}\n");
+}
+
+void firewall_text(const struct firewall *fw, bool with_members, struct buf *out)
+{
 	(void)buf_printf(out, "table inet %s\ndelete table inet %s\ntable inet %s {\n", fw->table,
 		fw->table, fw->table);
+	add_members(fw, with_members, "mine", "", out);
+	add_members(fw, with_members, "denied", "\t\tcounter\n", out);
 	add_sets(out);
 	add_inward(fw, out);
 	add_outward(fw, out);
+	add_deciding(out);
 	(void)buf_adds(out, "}\n");
-}
-
-static void add_address(struct buf *out, uint32_t address)
-{
-	struct in_addr a = { htonl(address) };
-	char text[INET_ADDRSTRLEN];
-
-	(void)inet_ntop(AF_INET, &a, text, sizeof text);
-	(void)buf_adds(out, text);
-}
-
-static void add_chain(const struct firewall *fw, int number, const struct reach *reach,
-	struct buf *out)
-{
-	(void)buf_printf(out,
-		"add map inet %s to%d { type ipv4_addr : verdict; flags interval; }\n"
-		"add chain inet %s to%d\nadd rule inet %s to%d ip daddr vmap @to%d\n"
-		"add element inet %s to%d { ",
-		fw->table, number, fw->table, number, fw->table, number, number, fw->table, number);
-	for (size_t i = 0; i < reach->n; i++) {
-		const struct segment *s = &reach->segments[i];
-
-		(void)buf_adds(out, i ? ", " : "");
-		add_address(out, s->first);
-		(void)buf_adds(out, "-");
-		add_address(out, s->last);
-		(void)buf_adds(out, s->allow ? " : goto pass" : " : goto refuse");
-	}
-	(void)buf_adds(out, " }\n");
-}
-
-static void add_member(const struct firewall *fw, const char *set, uint32_t index, struct buf *out)
-{
-	(void)buf_printf(out, "add element inet %s %s { %" PRIu32 " }\n", fw->table, set, index);
-}
-
-void firewall_text_add(struct firewall *fw, int number, uint32_t index, const struct reach *reach,
-	struct buf *out)
-{
-	struct place place = place_of(index, reach);
-	char chain[16];
-
-	add_member(fw, "mine", index, out);
-	add_member(fw, "denied", index, out);
-	if (place.is_proxied)
-		add_member(fw, "proxied", index, out);
-	if (place.has_chain)
-		add_chain(fw, number, reach, out);
-	place_chain(&place, number, chain);
-	(void)buf_printf(out, "add element inet %s reach { %" PRIu32 " : goto %s }\n", fw->table,
-		index, chain);
-	fw->places[number] = place;
-}
-
-int firewall_build(struct firewall *fw, const struct buf *text, struct err *e)
-{
-	static const char *const argv[] = { "nft", "-f", "-", NULL };
-	int r = text->failed ? err_set(e, -ENOBUFS, "too many rules")
-			     : run_program(argv, buf_str(text), AT_FDCWD, e);
-
-	if (r < 0)
-		return err_wrap(e, r, "firewall of this server");
-	fw->is_built = true;
-	return 0;
 }

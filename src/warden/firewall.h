@@ -6,9 +6,22 @@
  * sockets of the server; what they may not do at all is refused at once, counted, and some of it
  * told. Every packet outwards is looked at, so a new policy holds for what is open already.
  *
- * The table is built as a whole when the warden starts, in one transaction that replaces the one
- * before. From then on it is changed in small transactions; should the kernel refuse one, somebody
- * has changed the table, and it is built again.
+ * The table's chains, rules and sets are the same however many sandboxes there are; a sandbox is
+ * only elements of sets. So a change costs the same with one sandbox and with thousands: with a
+ * chain or a set for each, the kernel walks all of them in every transaction, and where elements
+ * are jumps it checks all of them again.
+ *
+ *   reach      interface -> id: what is decided for it, and whose keys decide. No id: dropped.
+ *   rangesN    for a sixteenth of the sandboxes: (id and flags, address bits) of each range.
+ *
+ * A policy is laid under an id that nobody has yet, in as many transactions as it takes. Then
+ * `reach` is pointed to it, in one; then the old one's keys are removed. The rule that lets through
+ * because nothing was denied looks last for the key that is removed first.
+ *
+ * A new warden takes over a table that is as the last one left it, compares each sandbox's keys
+ * with its policy, and lays anew what differs. Otherwise the table is made, in one transaction with
+ * the interfaces in it, whose packets are dropped until their policies are laid one by one. Should
+ * the kernel refuse a change, somebody has changed the table, and it is made again.
  *
  * A transaction is one for whoever reads the table, but not for a packet on its way through: that
  * one may meet chains of before and sets of after, find nothing, and fall through. Therefore what
@@ -29,23 +42,35 @@ enum {
 #define FIREWALL_PASSED "0x08000000"
 #define FIREWALL_OTHERS "0xf7ffffff"
 
-struct place { /* what the table holds of a number */
-	uint32_t index;
-	bool is_proxied, is_closed, has_chain;
+/* An id: the number, which time it is laid, the kind of its reach, and room for a key's flags. */
+enum {
+	FIREWALL_ID_NUMBER = 20, /* where each part begins */
+	FIREWALL_ID_TIME = 5,
+	FIREWALL_SHARDS = 16, /* sets of ranges: to list a set is slower the larger it is */
 };
 
-static inline struct place place_of(uint32_t index, const struct reach *reach)
-{
-	bool closed = reach_is_closed(reach);
+struct laid { /* keys that are in the kernel, or on their way */
+	uint32_t id, n;
+	struct reach_key keys[];
+};
 
-	return (struct place){ .index = index,
-		.is_proxied = reach->is_proxied,
-		.is_closed = closed,
-		.has_chain = !closed && !reach_is_open(reach) };
-}
+struct place {          /* what the table holds of a number */
+	uint32_t index; /* 0: nothing */
+	uint32_t id;    /* 0: nothing is laid yet */
+	uint32_t time;  /* of the last id */
+	bool is_proxied;
+	struct laid *laid; /* NULL: no keys */
+};
 
-/* The chain that decides for it. */
-void place_chain(const struct place *place, int number, char ret[16]);
+/* What is found in the kernel of a number that is taken over. */
+struct finding {
+	uint32_t id, n;
+	uint64_t sum;
+	bool is_proxied, is_member, is_counted;
+};
+
+/* A policy was laid that firewall_set had only begun. */
+typedef void (*firewall_laid_fn)(void *arg, int number);
 
 struct firewall {
 	bool enabled, is_built;
@@ -56,14 +81,18 @@ struct firewall {
 	int ports[WARDEN_EGRESS_FDS];
 	uint16_t log_group; /* of nflog; 0: none */
 	int log_fd;
-	struct place places[NET_MAX_NUMBER + 1]; /* by number; index 0: nothing */
+	struct place places[NET_MAX_NUMBER + 1]; /* by number */
+	struct finding *found;                   /* by number, after firewall_adopt */
+	struct list jobs;                        /* laying and removing, a piece a turn */
+	firewall_laid_fn laid;
+	void *laid_arg;
 };
 #define FIREWALL_INIT                                                                         \
 	{                                                                                     \
 		.nft_fd = -EBADF, .log_fd = -EBADF, .socket_fds = { -EBADF, -EBADF, -EBADF }, \
 	}
 
-/* Opens the sockets; the table comes with firewall_build. instance: 8 characters of the server's.
+/* Opens the sockets; the table comes later. instance: 8 characters of the server's.
  */
 int firewall_open(struct firewall *fw, const char *instance, struct err *e);
 void firewall_close(struct firewall *fw);
@@ -74,17 +103,30 @@ void firewall_remove_all(struct firewall *fw);
 /* Whether the table and the shared one are there: somebody may have flushed all there was. */
 bool firewall_stands(const struct firewall *fw);
 
-/* The whole table. Begins a text, adds who lives, and puts all in place at once. */
-void firewall_text_begin(struct firewall *fw, struct buf *out);
-void firewall_text_add(struct firewall *fw, int number, uint32_t index, const struct reach *reach,
-	struct buf *out);
-int firewall_build(struct firewall *fw, const struct buf *text, struct err *e);
+/* The table for these interfaces and no others: forgets all that it knew, then expects each. Then
+ * either takes over what is there, or makes it; then each gets its policy. */
+void firewall_begin(struct firewall *fw);
+void firewall_expect(struct firewall *fw, int number, uint32_t index);
+bool firewall_expects(const struct firewall *fw, int number);
+/* 1: taken over; 0: it is not there, or not as it was. */
+int firewall_adopt(struct firewall *fw);
+int firewall_make(struct firewall *fw, struct err *e);
+/* After firewall_adopt: whether what is laid is this; if so it stays. */
+bool firewall_keep(struct firewall *fw, int number, const struct reach *reach);
+bool firewall_is_found(struct firewall *fw, int number, const struct reach *reach);
+/* Its chains and sets as nft reads them; with the interfaces that are expected. */
+void firewall_text(const struct firewall *fw, bool with_members, struct buf *out);
 /* Whether the kernel can limit a sandbox's connections. The rest works without. */
 int firewall_can_count(struct err *e);
 
 /* An interface of this server's; nothing is denied to it yet. */
 int firewall_enter(struct firewall *fw, int number, uint32_t index, struct err *e);
+/* 0: done; 1: begun, and it holds when `laid` says so. Of more than a few ranges, each turn lays a
+ * piece, of one sandbox after the other. */
 int firewall_set(struct firewall *fw, int number, const struct reach *reach, struct err *e);
+bool firewall_is_laying(const struct firewall *fw, int number);
+/* 1: there is more to do, 0: nothing. */
+int firewall_turn(struct firewall *fw, struct err *e);
 void firewall_leave(struct firewall *fw, int number);
 /* The number that has the interface; 0: none of this server's. */
 int firewall_number_of(const struct firewall *fw, uint32_t index);

@@ -178,7 +178,7 @@ static int check_pids(const struct options *options, struct err *e)
 static int check_nft(const struct options *options, struct err *e)
 {
 	static const char *const argv[] = { "nft", "-c", "-f", "-", NULL };
-	CLEANUP(buf_done) struct buf rules = BUF_INIT(32768);
+	CLEANUP(buf_done) struct buf rules = BUF_INIT(65536);
 	cleanup_free struct firewall *fw = XNEW(struct firewall);
 	int r = net_rules(true, &rules);
 
@@ -187,7 +187,7 @@ static int check_nft(const struct options *options, struct err *e)
 	fw->counts_nothing = true; /* which is a check of its own */
 	for (int i = 0; i < WARDEN_EGRESS_FDS; i++)
 		fw->ports[i] = FIREWALL_FIRST_PORT + i;
-	firewall_text_begin(fw, &rules);
+	firewall_text(fw, false, &rules);
 	return r < 0 ? r : run_program(argv, buf_str(&rules), AT_FDCWD, e);
 }
 
