@@ -1,7 +1,8 @@
-/* Policies as the kernel gets them: what ranges come to, and that a table changed step by step is
- * the same as one that was built at once. */
+/* Policies as the kernel gets them: what ranges come to, that after any change just the keys of the
+ * last policy are there, and that a next warden takes over what is right and nothing else. */
 #include "warden/firewall.h"
 #include "warden/nflog.h"
+#include "warden/nft.h"
 #include "warden/reach.h"
 
 #include "test.h"
@@ -27,39 +28,64 @@ static struct reach *reach_from(const struct warden_range *v, uint32_t n, uint32
 	return reach;
 }
 
-TEST(allowing_cuts_holes_into_what_is_denied)
+static bool has(const struct reach *reach, uint32_t flags, uint32_t address)
+{
+	for (uint32_t i = 0; i < reach->n; i++)
+		if (reach->keys[i].flags == flags && reach->keys[i].address == address)
+			return true;
+	return false;
+}
+
+TEST(ranges_of_all_lengths_have_different_keys)
+{
+	const struct warden_range v[] = { range(0x08000000, 8, false), range(0x08000000, 9, false),
+		range(0x08000000, 31, false), range(0x08000000, 32, false),
+		range(0x08000000, 8, true), range(0x08000000, 8, true) };
+	cleanup_free struct reach *reach = reach_from(v, ARRAY_SIZE(v), 0);
+
+	ASSERT_EQ(reach->kind, REACH_ANY);
+	ASSERT_EQ(reach->n, 6); /* one was given twice, and that they are whole is one more */
+	ASSERT(has(reach, 0, 0x08800000));
+	ASSERT(has(reach, 0, 0x08400000));
+	ASSERT(has(reach, 0, 0x08000001));
+	ASSERT(has(reach, REACH_HOST, 0x08000000));
+	ASSERT(has(reach, REACH_ALLOW, 0x08800000));
+	ASSERT_EQ(reach->keys[0].flags, REACH_WHOLE); /* it is removed first */
+}
+
+TEST(where_all_is_denied_only_what_is_allowed_is_kept)
 {
 	const struct warden_range v[] = { range(0, 0, false), range(0x08080800, 24, true),
 		range(0x08080808, 32, false) };
 	cleanup_free struct reach *reach = reach_from(v, ARRAY_SIZE(v), 0);
 
-	ASSERT_EQ(reach->n, 3);
-	ASSERT_EQ(reach->segments[0].last, 0x080807ff);
-	ASSERT(reach->segments[1].allow);
-	ASSERT_EQ(reach->segments[1].first, 0x08080800);
-	ASSERT_EQ(reach->segments[1].last, 0x080808ff);
-	ASSERT_EQ(reach->segments[2].last, UINT32_MAX);
-	ASSERT(!reach_is_open(reach) && !reach_is_closed(reach));
-}
-
-TEST(neighbouring_ranges_become_one)
-{
-	const struct warden_range v[] = { range(0x80000000, 1, false), range(0, 1, false),
-		range(0x0a000000, 8, false) };
-	cleanup_free struct reach *reach = reach_from(v, ARRAY_SIZE(v), 0);
-
+	ASSERT_EQ(reach->kind, REACH_FEW);
 	ASSERT_EQ(reach->n, 1);
-	ASSERT(reach_is_closed(reach));
+	ASSERT(has(reach, REACH_ALLOW, 0x08080880));
 }
 
-TEST(allowing_alone_denies_nothing)
+TEST(what_holds_for_all_needs_no_keys)
 {
-	const struct warden_range v[] = { range(0x08080800, 24, true) };
-	cleanup_free struct reach *one = reach_from(v, 1, WARDEN_PROXIED);
-	cleanup_free struct reach *none = reach_from(v, 0, 0);
+	static const struct {
+		struct warden_range v[2];
+		uint32_t n, want;
+	} cases[] = {
+		{ { { 0 } }, 0, REACH_PASS },
+		{ { { .bits = 0, .allow = 0 } }, 1, REACH_REFUSE },
+		{ { { .bits = 0, .allow = 1 }, { .address = 0x0a000000, .bits = 8 } }, 2,
+			REACH_PASS },
+		{ { { .address = 0x08080800, .bits = 24, .allow = 1 } }, 1, REACH_PASS },
+		{ { { .bits = 0 }, { .address = 0x0a000000, .bits = 8 } }, 2, REACH_REFUSE },
+	};
 
-	ASSERT(reach_is_open(one) && one->is_proxied);
-	ASSERT(reach_is_open(none) && !none->is_proxied);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		cleanup_free struct reach *reach =
+			reach_from(cases[i].v, cases[i].n, i % 2 ? WARDEN_PROXIED : 0);
+
+		ASSERT_EQ(reach->kind, cases[i].want);
+		ASSERT_EQ(reach->n, 0);
+		ASSERT_EQ(reach->is_proxied, i % 2);
+	}
 }
 
 static int memory_file(const void *p, size_t n, bool sealed)
@@ -171,17 +197,6 @@ static int show(const struct firewall *fw, struct buf *out)
 	return fd_read_all(file, out);
 }
 
-/* All at once, with one interface and what it may reach; NULL: without. */
-static int build(struct firewall *fw, const struct reach *reach)
-{
-	CLEANUP(buf_done) struct buf text = BUF_INIT(1 << 20);
-
-	firewall_text_begin(fw, &text);
-	if (reach)
-		firewall_text_add(fw, 7, 1, reach, &text);
-	return firewall_build(fw, &text, NULL);
-}
-
 static struct reach *reach_of_case(int i)
 {
 	struct warden_range many[WARDEN_MAX_RANGES];
@@ -189,7 +204,7 @@ static struct reach *reach_of_case(int i)
 				  some[] = { range(0, 0, false), range(0x08080800, 24, true) };
 
 	for (uint32_t n = 0; n < WARDEN_MAX_RANGES; n++)
-		many[n] = range(0x14000000 + (n << 16), 24, n % 2);
+		many[n] = range(0x14000000 + (n << 16), 16 + n % 16, n % 2);
 	switch (i) {
 	case 0:
 		return reach_from(all, 0, 0);
@@ -199,34 +214,25 @@ static struct reach *reach_of_case(int i)
 		return reach_from(some, 2, WARDEN_PROXIED);
 	case 3:
 		return reach_from(many, WARDEN_MAX_RANGES, 0);
+	case 4:
+		return reach_from(many, WARDEN_MAX_RANGES - 1, WARDEN_PROXIED);
 	default:
 		return reach_from(all, 0, WARDEN_PROXIED);
 	}
 }
 
-/* Every policy after every other. */
-static int change_all_to_all(struct firewall *fw, struct buf *now, struct buf *wanted)
-{
-	for (int i = 0; i < 25; i++) {
-		cleanup_free struct reach *from = reach_of_case(i / 5), *to = reach_of_case(i % 5);
-		int r = build(fw, to);
+/* Interfaces 1 to 5 have the numbers 7 to 11. */
+struct rig {
+	struct firewall *fw;
+};
 
-		if (r >= 0)
-			r = show(fw, wanted);
-		if (r >= 0)
-			r = build(fw, NULL);
-		if (r >= 0)
-			r = firewall_enter(fw, 7, 1, NULL);
-		if (r >= 0)
-			r = firewall_set(fw, 7, from, NULL);
-		if (r >= 0)
-			r = firewall_set(fw, 7, to, NULL);
-		if (r >= 0)
-			r = show(fw, now);
-		if (r < 0 || strcmp(now->p, wanted->p) != 0)
-			return r < 0 ? r : -(1000 + i);
+static void rig_done(struct rig *rig)
+{
+	if (rig->fw) {
+		firewall_remove(rig->fw);
+		firewall_close(rig->fw);
 	}
-	return 0;
+	free(rig->fw);
 }
 
 static bool has_nft(void)
@@ -234,72 +240,237 @@ static bool has_nft(void)
 	return geteuid() == 0 && unshare(CLONE_NEWNET) == 0 && access("/usr/sbin/nft", X_OK) == 0;
 }
 
-TEST(a_table_changed_in_steps_is_one_built_at_once)
+static void expect(struct firewall *fw, int n)
 {
-	CLEANUP(buf_done) struct buf now = BUF_INIT(1 << 20), wanted = BUF_INIT(1 << 20);
-	cleanup_free struct firewall *fw = XNEW(struct firewall);
-	struct err e = { 0 };
+	firewall_begin(fw);
+	for (int i = 0; i < n; i++)
+		firewall_expect(fw, 7 + i, (uint32_t)i + 1);
+}
 
-	if (!has_nft())
-		TEST_SKIP("needs root and nft");
-	*fw = (struct firewall)FIREWALL_INIT;
-	ASSERT_EQ(firewall_open(fw, "0123abcd", &e), 0);
-	ASSERT_EQ(change_all_to_all(fw, &now, &wanted), 0);
-	ASSERT_EQ(build(fw, NULL), 0);
-	ASSERT_EQ(show(fw, &wanted), 0);
-	ASSERT_EQ(firewall_enter(fw, 7, 1, NULL), 0);
-	firewall_leave(fw, 7);
-	ASSERT_EQ(show(fw, &now), 0);
-	ASSERT_STR(now.p, wanted.p);
-	firewall_remove(fw);
-	ASSERT(show(fw, &now) < 0);
-	ASSERT(!firewall_stands(fw));
-	firewall_close(fw);
+static int rig_open(struct rig *rig)
+{
+	struct err e = { 0 };
+	int r;
+
+	rig->fw = XNEW(struct firewall);
+	*rig->fw = (struct firewall)FIREWALL_INIT;
+	r = firewall_open(rig->fw, "0123abcd", &e);
+	expect(rig->fw, 5);
+	if (r >= 0)
+		r = firewall_make(rig->fw, &e);
+	if (r < 0)
+		printf("# %s\n", e.msg);
+	return r;
+}
+
+#define RIG(rig)                                         \
+	CLEANUP(rig_done) struct rig rig = { 0 };        \
+	do {                                             \
+		if (!has_nft())                          \
+			TEST_SKIP("needs root and nft"); \
+		ASSERT_EQ(rig_open(&(rig)), 0);          \
+	} while (0)
+
+static int set(struct firewall *fw, int number, const struct reach *reach)
+{
+	int r = firewall_set(fw, number, reach, NULL);
+
+	while (r >= 0 && (r = firewall_turn(fw, NULL)) > 0)
+		;
+	return r;
+}
+
+static void count_key(void *arg, uint32_t id, uint32_t address)
+{
+	int *n = arg;
+
+	(void)id;
+	(void)address;
+	(*n)++;
+}
+
+static int keys_in(const struct firewall *fw, int number)
+{
+	char name[16];
+	int n = 0;
+
+	(void)snprintf(name, sizeof name, "ranges%d", number % FIREWALL_SHARDS);
+	return nft_each_key(fw->nft_fd, fw->table, name, count_key, &n) < 0 ? -1 : n;
+}
+
+/* As the next warden does. 1: it is taken over as it is, with this policy and no other key. */
+static int finds(struct rig *rig, int number, const struct reach *reach)
+{
+	expect(rig->fw, 5);
+	if (firewall_adopt(rig->fw) != 1)
+		return -1;
+	return firewall_keep(rig->fw, number, reach) && keys_in(rig->fw, number) == (int)reach->n;
+}
+
+static int run_nft(const char *a, const char *b, const char *c, const char *d)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		(void)execl("/usr/sbin/nft", "nft", a, b, "inet", "atoll_0123abcd", c, d, NULL);
+		_exit(127);
+	}
+	return waitpid(child, &status, 0) == child && status == 0 ? 0 : -1;
+}
+
+/* An address that its policy does not allow. */
+static void add_one_more(struct firewall *fw, int number)
+{
+	const struct reach_key key = { .flags = REACH_ALLOW | REACH_HOST, .address = 0x01020304 };
+	CLEANUP(nft_freep) struct nft_batch *nft = nft_begin(fw->table, 1);
+	char name[16];
+
+	(void)snprintf(name, sizeof name, "ranges%d", number % FIREWALL_SHARDS);
+	nft_add_keys(nft, name, fw->places[number].id, &key, 1);
+	if (nft_commit(fw->nft_fd, nft) < 0)
+		abort();
+}
+
+TEST(after_any_change_the_keys_are_those_of_the_last_policy)
+{
+	RIG(rig);
+	for (int i = 0; i < 36; i++) {
+		cleanup_free struct reach *from = reach_of_case(i / 6), *to = reach_of_case(i % 6);
+
+		ASSERT_EQ(set(rig.fw, 7, from), 0);
+		ASSERT_EQ(set(rig.fw, 7, to), 0);
+		ASSERT_EQ(keys_in(rig.fw, 7), (int)to->n);
+		ASSERT_EQ(finds(&rig, 7, to), 1);
+	}
+}
+
+TEST(a_change_that_overtakes_another_leaves_nothing_of_it)
+{
+	cleanup_free struct reach *some = reach_of_case(2), *many = reach_of_case(3);
+
+	RIG(rig);
+	ASSERT_EQ(set(rig.fw, 7, some), 0);
+	ASSERT_EQ(firewall_set(rig.fw, 7, many, NULL), 1);
+	ASSERT(firewall_is_laying(rig.fw, 7) && !firewall_is_laying(rig.fw, 8));
+	ASSERT_EQ(firewall_turn(rig.fw, NULL), 1);
+	ASSERT(keys_in(rig.fw, 7) > (int)some->n);
+	ASSERT_EQ(set(rig.fw, 7, some), 0);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+	ASSERT_EQ(firewall_set(rig.fw, 7, many, NULL), 1);
+	ASSERT_EQ(firewall_turn(rig.fw, NULL), 1);
+	firewall_leave(rig.fw, 7);
+	while (firewall_turn(rig.fw, NULL) > 0)
+		;
+	ASSERT_EQ(keys_in(rig.fw, 7), 0);
+}
+
+TEST(what_was_half_laid_is_removed_and_the_old_policy_holds)
+{
+	cleanup_free struct reach *some = reach_of_case(2), *many = reach_of_case(3);
+
+	RIG(rig);
+	ASSERT_EQ(set(rig.fw, 7, some), 0);
+	ASSERT_EQ(firewall_set(rig.fw, 7, many, NULL), 1);
+	ASSERT_EQ(firewall_turn(rig.fw, NULL), 1);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+}
+
+TEST(what_differs_is_laid_anew_and_the_rest_is_kept)
+{
+	cleanup_free struct reach *some = reach_of_case(2), *many = reach_of_case(3);
+
+	RIG(rig);
+	ASSERT_EQ(set(rig.fw, 7, some), 0);
+	ASSERT_EQ(set(rig.fw, 8, many), 0);
+	ASSERT_EQ(run_nft("flush", "set", "ranges8", NULL), 0);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+	ASSERT(!firewall_keep(rig.fw, 8, many));
+	ASSERT_EQ(set(rig.fw, 8, many), 0);
+	ASSERT_EQ(finds(&rig, 8, many), 1);
+	/* One more key, and a policy that the file does not have. */
+	add_one_more(rig.fw, 8);
+	ASSERT_EQ(finds(&rig, 8, many), 0);
+	ASSERT_EQ(keys_in(rig.fw, 8), 0);
+	ASSERT_EQ(set(rig.fw, 8, some), 0);
+	ASSERT_EQ(finds(&rig, 8, some), 1);
+	ASSERT_EQ(finds(&rig, 8, many), 0);
+	/* Everything that says whose it is. */
+	ASSERT_EQ(run_nft("flush", "set", "mine", NULL), 0);
+	ASSERT_EQ(run_nft("flush", "set", "proxied", NULL), 0);
+	ASSERT_EQ(finds(&rig, 7, some), 0);
+	ASSERT_EQ(set(rig.fw, 7, some), 0);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+}
+
+TEST(nothing_is_left_of_who_is_gone)
+{
+	cleanup_free struct reach *many = reach_of_case(4);
+
+	RIG(rig);
+	ASSERT_EQ(set(rig.fw, 11, many), 0);
+	ASSERT_EQ(keys_in(rig.fw, 11), (int)many->n);
+	expect(rig.fw, 4);
+	ASSERT_EQ(firewall_adopt(rig.fw), 1);
+	ASSERT_EQ(keys_in(rig.fw, 11), 0);
+	ASSERT_EQ(firewall_enter(rig.fw, 11, 5, NULL), 0); /* it is in no set any more */
+}
+
+TEST(a_table_that_somebody_changed_is_not_taken_over)
+{
+	RIG(rig);
+	expect(rig.fw, 5);
+	ASSERT_EQ(firewall_adopt(rig.fw), 1);
+	ASSERT_EQ(run_nft("flush", "chain", "any3_denied", NULL), 0);
+	expect(rig.fw, 5);
+	ASSERT_EQ(firewall_adopt(rig.fw), 0);
+	ASSERT_EQ(firewall_make(rig.fw, NULL), 0);
+	ASSERT_EQ(run_nft("add", "chain", "another", NULL), 0);
+	ASSERT_EQ(firewall_adopt(rig.fw), 0);
+	ASSERT_EQ(firewall_make(rig.fw, NULL), 0);
+	ASSERT_EQ(firewall_adopt(rig.fw), 1);
+	rig.fw->ports[WARDEN_PROXY]++;
+	ASSERT_EQ(firewall_adopt(rig.fw), 0);
+	firewall_remove(rig.fw);
+	ASSERT(!firewall_stands(rig.fw));
+	ASSERT_EQ(firewall_adopt(rig.fw), 0);
 }
 
 TEST(a_refused_change_changes_nothing)
 {
-	cleanup_free struct firewall *fw = XNEW(struct firewall);
-	cleanup_free struct reach *closed = reach_of_case(1);
+	cleanup_free struct reach *closed = reach_of_case(1), *many = reach_of_case(3);
 	struct err e = { 0 };
 
-	if (!has_nft())
-		TEST_SKIP("needs root and nft");
-	*fw = (struct firewall)FIREWALL_INIT;
-	ASSERT_EQ(firewall_open(fw, "0123abcd", &e), 0);
-	ASSERT_EQ(firewall_enter(fw, 7, 1, &e), -ENOENT); /* there is no table yet */
-	ASSERT_EQ(firewall_number_of(fw, 1), 0);
-	ASSERT_EQ(build(fw, NULL), 0);
-	ASSERT_EQ(firewall_set(fw, 7, closed, &e), -ENOENT);
-	ASSERT_EQ(firewall_enter(fw, 7, 1, &e), 0);
-	ASSERT_EQ(firewall_number_of(fw, 1), 7);
-	ASSERT_EQ(firewall_enter(fw, 7, 1, &e), 0); /* again, whatever was there */
-	firewall_close(fw);
+	RIG(rig);
+	ASSERT_EQ(firewall_set(rig.fw, 12, closed, &e), -ENOENT);
+	ASSERT_EQ(firewall_enter(rig.fw, 12, 6, &e), 0);
+	ASSERT_EQ(firewall_number_of(rig.fw, 6), 12);
+	ASSERT_EQ(firewall_enter(rig.fw, 12, 6, &e), 0); /* again, whatever was there */
+	firewall_remove(rig.fw);
+	ASSERT_EQ(firewall_set(rig.fw, 12, closed, &e), -ENOENT);
+	ASSERT_EQ(firewall_set(rig.fw, 7, many, &e), 1);
+	ASSERT_EQ(firewall_turn(rig.fw, &e), -ENOENT);
+	ASSERT_EQ(firewall_enter(rig.fw, 13, 7, &e), -ENOENT);
+	ASSERT_EQ(firewall_number_of(rig.fw, 7), 0);
 }
 
 TEST(where_connections_cannot_be_counted_the_rest_of_the_table_is_the_same)
 {
 	CLEANUP(buf_done) struct buf with = BUF_INIT(1 << 20), without = BUF_INIT(1 << 20);
-	cleanup_free struct firewall *fw = XNEW(struct firewall);
 	struct str rest, line, other;
 
-	if (!has_nft())
-		TEST_SKIP("needs root and nft");
-	*fw = (struct firewall)FIREWALL_INIT;
+	RIG(rig);
 	ASSERT_EQ(firewall_can_count(NULL), 0);
-	ASSERT_EQ(firewall_open(fw, "0123abcd", NULL), 0);
-	ASSERT_EQ(build(fw, NULL), 0);
-	ASSERT_EQ(show(fw, &with), 0);
-	fw->counts_nothing = true;
-	ASSERT_EQ(build(fw, NULL), 0);
-	ASSERT_EQ(show(fw, &without), 0);
+	ASSERT_EQ(show(rig.fw, &with), 0);
+	rig.fw->counts_nothing = true;
+	ASSERT_EQ(firewall_make(rig.fw, NULL), 0);
+	ASSERT_EQ(show(rig.fw, &without), 0);
 	ASSERT(strstr(with.p, "ct count over") && !strstr(without.p, "ct count"));
 	rest = buf_str(&without);
 	for (struct str all = buf_str(&with); str_split(&all, '\n', &line);) {
 		if (memmem(line.p, line.n, "ct count", 8))
 			continue;
 		ASSERT(str_split(&rest, '\n', &other));
-		ASSERT(str_eq(line, other));
+		ASSERT(str_eq(line, other) || memmem(line.p, line.n, "sealed_", 7));
 	}
-	firewall_close(fw);
 }
