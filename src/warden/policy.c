@@ -6,7 +6,6 @@
 
 enum {
 	LOOK_PAUSE_MS = 5000,
-	TEXT_BYTES = 256 << 20, /* every sandbox with all the ranges there may be */
 };
 
 /* Not found: it is none of ours any more. */
@@ -45,16 +44,88 @@ static void on_log(void *arg, uint32_t events)
 	nflog_read(w->firewall.log_fd, on_packet, w);
 }
 
+/* Whoever waited for its policy is told. */
+static void settle(struct slot *slot, const struct err *why)
+{
+	slot_fn laid = TAKE(slot->laid);
+
+	LIST_EACH(&slot->policy_waiters, node)
+	{
+		struct waiter *waiter = container_of(node, struct waiter, node);
+
+		control_reply(slot->w, WARDEN_REPLY, waiter->tag, slot->id, why, NULL, 0);
+		list_remove(&waiter->node);
+		free(waiter);
+	}
+	if (laid && slot->state != SLOT_ENDING)
+		laid(slot, why);
+}
+
+static void settle_all(struct warden *w, const struct err *why)
+{
+	LIST_EACH(&w->slots, node)
+	settle(container_of(node, struct slot, node), why);
+}
+
+static void cut(struct slot *slot, bool urgent);
+
+static void on_laid(void *arg, int number)
+{
+	struct warden *w = arg;
+	struct err fine = { 0 };
+
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->number != number || slot->is_dead)
+			continue;
+		if (slot->state == SLOT_RUNNING)
+			cut(slot, true);
+		settle(slot, &fine);
+	}
+}
+
+static int rebuild(struct warden *w, bool may_adopt, struct err *e);
+
 /* What the kernel refuses to change is not as it was left: both tables are made anew. */
 static int restore(struct warden *w, struct err *e)
 {
-	int r = net_apply_rules(e);
+	struct err why = { 0 };
+	int r = net_apply_rules(&why);
 
 	if (r >= 0)
-		r = policy_build(w, e);
+		r = rebuild(w, false, &why);
 	if (r >= 0)
 		log_warn("firewall.restored", "why=\"somebody had changed or removed its tables\"");
+	else if (e)
+		*e = why;
 	return r;
+}
+
+/* One piece of what is being laid, and the next in the next turn. */
+static void on_turn(void *arg)
+{
+	struct warden *w = arg;
+	struct err e = { 0 };
+	int r = firewall_turn(&w->firewall, &e);
+
+	if (r < 0) {
+		e = (struct err){ 0 };
+		r = restore(w, &e);
+	}
+	if (r < 0) {
+		log_error("firewall.gone", "err=%s", log_quote(str_of(e.msg)));
+		settle_all(w, &e);
+	}
+	if (r > 0)
+		loop_defer(w->loop, &w->rules_next, on_turn, w);
+}
+
+static void turn_soon(struct warden *w)
+{
+	if (w->firewall.enabled && !list_empty(&w->firewall.jobs) && !w->rules_next.loop)
+		loop_defer(w->loop, &w->rules_next, on_turn, w);
 }
 
 static void look(void *arg)
@@ -74,6 +145,8 @@ int policy_open(struct warden *w, const char *instance, struct err *e)
 
 	if (!w->network.enabled)
 		return 0;
+	w->firewall.laid = on_laid;
+	w->firewall.laid_arg = w;
 	r = firewall_open(&w->firewall, instance, e);
 	if (r >= 0 && w->firewall.log_fd >= 0)
 		r = loop_io_add(w->loop, &w->log_io, w->firewall.log_fd, EPOLLIN, on_log, w, e);
@@ -88,6 +161,7 @@ void policy_close(struct warden *w)
 {
 	loop_io_remove(&w->log_io);
 	loop_timer_cancel(&w->rules_timer);
+	loop_task_cancel(&w->rules_next);
 	if (net_is_last(&w->network))
 		firewall_remove_all(&w->firewall);
 	else if (w->firewall.is_built && w->by_id.n == 0)
@@ -122,45 +196,108 @@ static void read_policy(const struct slot *slot, struct ranges *ret)
 	ret->v[0] = (struct warden_range){ 0 };
 }
 
-static int build(struct warden *w, struct err *e)
-{
-	CLEANUP(buf_done) struct buf text = BUF_INIT(TEXT_BYTES);
-	cleanup_free struct ranges *ranges = XNEW(struct ranges);
-	cleanup_free struct reach *reach = XNEW(struct reach);
 
-	firewall_text_begin(&w->firewall, &text);
+/* What was laid at once has nobody else to tell of it. */
+static void settle_laid(struct warden *w)
+{
+	struct err fine = { 0 };
+
 	LIST_EACH(&w->slots, node)
 	{
-		const struct slot *slot = container_of(node, struct slot, node);
-		uint32_t index = slot->number ? net_index(slot->number) : 0;
+		struct slot *slot = container_of(node, struct slot, node);
 
-		if (index == 0)
+		if (!firewall_is_laying(&w->firewall, slot->number))
+			settle(slot, &fine);
+	}
+}
+
+static void expect(struct warden *w)
+{
+	firewall_begin(&w->firewall);
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+		uint32_t index = slot->number && !slot->is_dead ? net_index(slot->number) : 0;
+
+		if (index)
+			firewall_expect(&w->firewall, slot->number, index);
+	}
+}
+
+static int lay_all(struct warden *w, struct err *e)
+{
+	cleanup_free struct ranges *ranges = XNEW(struct ranges);
+	cleanup_free struct reach *reach = XNEW(struct reach);
+	int r = 0;
+
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->is_dead || !firewall_expects(&w->firewall, slot->number))
 			continue;
 		read_policy(slot, ranges);
 		reach_of(ranges, reach);
-		firewall_text_add(&w->firewall, slot->number, index, reach, &text);
+		slot->must_cut |= slot->id[0] && !ranges_deny_nothing(ranges);
+		if (!firewall_keep(&w->firewall, slot->number, reach))
+			r = firewall_set(&w->firewall, slot->number, reach, e);
+		if (r < 0)
+			return r;
 	}
-	return firewall_build(&w->firewall, &text, e);
+	return 0;
+}
+
+static int build(struct warden *w, bool may_adopt, struct err *e)
+{
+	struct firewall *fw = &w->firewall;
+	int r;
+
+	expect(w);
+	r = may_adopt && firewall_adopt(fw);
+	if (r > 0) {
+		r = lay_all(w, e);
+		if (r >= 0)
+			return 0;
+		expect(w); /* it was not as it seemed */
+	}
+	r = firewall_make(fw, e);
+	return r < 0 ? r : lay_all(w, e);
 }
 
 /* A table that the kernel refuses because of one thing is better than none without it. */
-int policy_build(struct warden *w, struct err *e)
+static int rebuild(struct warden *w, bool may_adopt, struct err *e)
 {
 	struct firewall *fw = &w->firewall;
 	struct err why = { 0 };
-	int r = fw->enabled ? build(w, e) : 0;
+	int r = fw->enabled ? build(w, may_adopt, e) : 0;
 
-	if (r >= 0 || fw->counts_nothing || firewall_can_count(&why) >= 0)
-		return r;
-	fw->counts_nothing = true;
-	if (e)
-		*e = (struct err){ 0 };
-	r = build(w, e);
-	if (r >= 0)
-		log_warn("firewall.no_connection_limit",
-			"means=\"the connections of a sandbox have no limit: one can fill the "
-			"host's table\" fix=\"modprobe nft_connlimit\" err=%s",
-			log_quote(str_of(why.msg)));
+	if (r < 0 && !fw->counts_nothing && firewall_can_count(&why) < 0) {
+		fw->counts_nothing = true;
+		if (e)
+			*e = (struct err){ 0 };
+		r = build(w, may_adopt, e);
+		if (r >= 0)
+			log_warn("firewall.no_connection_limit",
+				"means=\"the connections of a sandbox have no limit: one can fill "
+				"the host's table\" fix=\"modprobe nft_connlimit\" err=%s",
+				log_quote(str_of(why.msg)));
+	}
+	if (r >= 0) {
+		settle_laid(w);
+		cut_marked(w);
+	}
+	turn_soon(w);
+	return r;
+}
+
+int policy_build(struct warden *w, struct err *e)
+{
+	int64_t began_us = time_now_us();
+	int r = rebuild(w, true, e);
+
+	while (r >= 0 && (r = firewall_turn(&w->firewall, e)) > 0)
+		;
+	log_debug("firewall.built", "us=%" PRId64, time_now_us() - began_us);
 	return r;
 }
 
@@ -170,9 +307,11 @@ int policy_enter(struct slot *slot, struct err *e)
 	uint32_t index = w->firewall.enabled ? net_index(slot->number) : 0;
 	int r = firewall_enter(&w->firewall, slot->number, index, e);
 
+	turn_soon(w);
 	return r < 0 ? restore(w, e) : 0;
 }
 
+/* 1: begun. */
 static int lay(struct slot *slot, const struct ranges *ranges, struct err *e)
 {
 	cleanup_free struct reach *reach = XNEW(struct reach);
@@ -181,7 +320,11 @@ static int lay(struct slot *slot, const struct ranges *ranges, struct err *e)
 
 	reach_of(ranges, reach);
 	r = firewall_set(&w->firewall, slot->number, reach, e);
-	return r < 0 ? restore(w, e) : 0;
+	turn_soon(w);
+	if (r >= 0)
+		return r;
+	r = restore(w, e);
+	return r < 0 ? r : firewall_is_laying(&w->firewall, slot->number);
 }
 
 int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e)
@@ -197,8 +340,10 @@ int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e)
 	dir_fd = r = open_dir(slot, e);
 	if (r >= 0)
 		r = ranges_read(dir_fd, old, e);
-	if (r < 0 || ranges_equal(old, ranges))
-		return r < 0 ? r : 0;
+	if (r < 0)
+		return r;
+	if (ranges_equal(old, ranges))
+		return firewall_is_laying(&slot->w->firewall, slot->number);
 	r = ranges_write(dir_fd, ranges, e);
 	CRASH_POINT("warden.policy.kept");
 	if (r < 0)
@@ -210,10 +355,33 @@ int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e)
 	return r;
 }
 
-void policy_leave(const struct slot *slot)
+void policy_leave(struct slot *slot)
 {
+	struct err gone = { 0 };
+
+	(void)err_set(&gone, -ENOENT, "the sandbox has ended");
+	slot->laid = NULL;
+	settle(slot, &gone);
 	if (slot->number)
 		firewall_leave(&slot->w->firewall, slot->number);
+	turn_soon(slot->w);
+}
+
+void policy_forget(struct slot *slot)
+{
+	LIST_EACH(&slot->policy_waiters, node)
+	{
+		list_remove(node);
+		free(container_of(node, struct waiter, node));
+	}
+}
+
+static void wait_for(struct slot *slot, uint64_t tag)
+{
+	struct waiter *waiter = XNEW(struct waiter);
+
+	waiter->tag = tag;
+	list_append(&slot->policy_waiters, &waiter->node);
 }
 
 void sandbox_policy(struct warden *w, const struct warden_request *q, int fd)
@@ -221,13 +389,24 @@ void sandbox_policy(struct warden *w, const struct warden_request *q, int fd)
 	struct slot *slot = map_get(&w->by_id, str_of(q->id));
 	cleanup_free struct ranges *ranges = XNEW(struct ranges);
 	struct err e = { 0 };
+	int r;
 
 	if (!slot || slot->state != SLOT_RUNNING)
-		(void)err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
-	else if (ranges_receive(fd, q->reach_flags, q->n_ranges, ranges, &e) >= 0 &&
-		 policy_give(slot, ranges, &e) >= 0)
+		r = err_set(&e, -ENOENT, "there is no sandbox '%s'", q->id);
+	else
+		r = ranges_receive(fd, q->reach_flags, q->n_ranges, ranges, &e);
+	if (r >= 0)
+		r = policy_give(slot, ranges, &e);
+	if (r > 0) {
+		wait_for(slot, q->tag);
+		return;
+	}
+	if (r == 0)
 		e = (struct err){ 0 }; /* also of a first attempt */
 	control_reply(w, WARDEN_REPLY, q->tag, q->id, &e, NULL, 0);
+	/* This one took the place of what earlier ones waited for. */
+	if (r == 0)
+		settle(slot, &e);
 }
 
 struct denials {

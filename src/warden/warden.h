@@ -67,6 +67,7 @@ struct warden {
 	struct firewall firewall;
 	struct loop_io log_io;         /* of refused packets */
 	struct loop_timer rules_timer; /* the next look at whether the rules stand */
+	struct loop_task rules_next;   /* the next piece of what is being laid */
 
 	struct list slots;   /* all of them */
 	struct map by_id;    /* those with a name */
@@ -195,6 +196,8 @@ struct slot {
 	bool cold;
 	struct err why;      /* of a failure, or of the end */
 	struct list waiters; /* requests to destroy it */
+	struct list policy_waiters; /* requests whose policy is being laid */
+	slot_fn laid;               /* its first policy holds */
 
 	bool frozen;
 	bool has_lost_writes;  /* see copy_report */
@@ -241,15 +244,17 @@ void crossings_end(struct slot *slot);
 
 /* policy.c: what sandboxes may reach. */
 int policy_open(struct warden *w, const char *instance, struct err *e);
-/* The rules for all that live, at once; when it fails, those that were there stay. */
+/* The rules for all that live: those of the warden before, or made anew where they differ. */
 int policy_build(struct warden *w, struct err *e);
 /* Takes the rules away if nobody needs them any more. */
 void policy_close(struct warden *w);
 /* Its interface is there; nothing runs in it yet. */
 int policy_enter(struct slot *slot, struct err *e);
-/* From now on; the same for the next warden, should this one die. On failure the old one holds. */
+/* 0: from now on; 1: when slot->laid is called or its policy_waiters are answered. The same for the
+ * next warden, should this one die. On failure the old one holds. */
 int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e);
-void policy_leave(const struct slot *slot);
+void policy_leave(struct slot *slot);
+void policy_forget(struct slot *slot); /* the warden ends, and nobody is answered */
 void sandbox_policy(struct warden *w, const struct warden_request *q, int fd);
 void sandbox_denials(struct warden *w, const struct warden_request *q);
 void sandbox_usage(struct warden *w, const struct warden_request *q);

@@ -32,6 +32,7 @@ STEPS = {
     'snapshot': ['snapshot.saved', 'snapshot.recorded', 'warden.save.started', 'warden.save.copied'],
     'fork': ['fork.saved', 'fork.one', 'fork.one:2', 'create.both:2'],
     'network': ['network.laid', 'network.recorded', 'warden.policy.kept', 'warden.policy.laid'],
+    'network_many': ['warden.policy.kept', 'warden.policy.piece', 'warden.policy.laid'],
     'rules': ['network.laid', 'network.recorded', 'network.trusted', 'warden.policy.laid'],
     'kill': ['kill.asked', 'kill.removed', 'kill.done', 'warden.destroy.killed',
              'warden.destroy.removed'],
@@ -134,6 +135,9 @@ class Crash(unittest.TestCase):
             box.api('POST', path + '/snapshots', {})
         elif operation == 'fork':
             box.api('POST', path + '/fork', {'count': 2})
+        elif operation == 'network_many':
+            box.api('PUT', path + '/network', {'denyOut': ['198.51.100.0/24', *(
+                f'{a}.{b}.0.0/16' for a in range(20, 24) for b in range(0, 256, 2))]})
         elif operation == 'network':
             box.api('PUT', path + '/network', {'denyOut': ['198.51.100.0/24']})
         elif operation == 'rules':
@@ -152,7 +156,7 @@ class Crash(unittest.TestCase):
                               'resume_cold': ('running', 'paused')}.get(operation, ('running',)))
         if state == 'paused':
             box.api('POST', path + '/connect', {'timeout': 600})
-        if operation == 'network':
+        if operation in ('network', 'network_many'):
             self.check_rules(box)
         if operation == 'rules':
             self.check_trust(box)

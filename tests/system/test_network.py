@@ -484,6 +484,10 @@ class Network(unittest.TestCase):
         box.flood(ONE)
         for i in range(200):
             box.put(denyOut=[ALL], allowOut=[THREE, FOUR] if i % 2 else [TWO])
+        many = [f'{a}.{b}.0.0/16' for a in range(20, 28) for b in range(0, 256, 2)][:1020]
+        for i in range(10):  # of so many that they are laid in pieces
+            box.put(denyOut=[*many[i:], '198.51.100.0/25' if i % 2 else ONE], allowOut=[THREE])
+        box.put(denyOut=[ALL], allowOut=[THREE])
         for _ in range(10):  # the whole table, and the one that all servers share
             self.flush_one(self.table())
             other.put(denyOut=[ALL])
