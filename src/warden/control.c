@@ -90,9 +90,34 @@ void control_tell(struct warden *w, const struct warden_reply *message, const ch
 	enqueue(w, &copy, NULL, 0);
 }
 
+static enum warden_step step_of(uint32_t op)
+{
+	switch ((enum warden_op)op) {
+	case WARDEN_CREATE:
+		return WARDEN_STEP_CREATE;
+	case WARDEN_DESTROY:
+		return WARDEN_STEP_DESTROY;
+	case WARDEN_FREEZE:
+	case WARDEN_THAW:
+	case WARDEN_SAVE:
+	case WARDEN_POLICY:
+		return WARDEN_STEP_CHANGE;
+	case WARDEN_SOCKET:
+	case WARDEN_LIST:
+	case WARDEN_DISCARD:
+	case WARDEN_IMAGES:
+	case WARDEN_DENIALS:
+	case WARDEN_HOST:
+	case WARDEN_USAGE:
+		break;
+	}
+	return WARDEN_STEP_ASK;
+}
+
 static void dispatch(struct warden *w, const struct warden_message *m, const int *fds, int n_fds)
 {
 	const struct warden_request *q = &m->request;
+	STEP(w, step_of(q->op));
 
 	switch ((enum warden_op)q->op) {
 	case WARDEN_CREATE:

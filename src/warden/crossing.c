@@ -27,6 +27,7 @@ static void look(void *arg)
 {
 	struct crossing *c = arg;
 	struct slot *slot = c->slot;
+	STEP(slot->w, WARDEN_STEP_LOOK);
 	int64_t count = meter_read(&slot->w->cgroups, slot->key, c->limit, c->fd);
 
 	/* A server that is behind is told later, and then of all at once: what waits for it stays

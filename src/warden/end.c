@@ -109,6 +109,7 @@ static const char *remove_objects(struct slot *slot)
 static void try_remove(void *arg)
 {
 	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_REMOVE);
 	const char *left = remove_objects(slot);
 	struct err why = { 0 };
 
@@ -194,6 +195,7 @@ static void hear_last_words(struct slot *slot)
 static void on_exit_event(void *arg, uint32_t events)
 {
 	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_EXIT);
 	int status = reap(slot);
 
 	(void)events;
@@ -258,6 +260,7 @@ static void start_held(struct slot *slot)
 static void on_guest_event(void *arg, uint32_t events)
 {
 	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_GUEST);
 	struct err e;
 	ssize_t n = recv(slot->guest_fd, &e, sizeof e, 0);
 

@@ -132,6 +132,7 @@ static void look(void *arg)
 {
 	struct warden *w = arg;
 	struct err e = { 0 };
+	STEP(w, WARDEN_STEP_LOOK);
 
 	loop_timer_set(&w->rules_timer, loop_now_ms(w->loop) + LOOK_PAUSE_MS);
 	net_look_for_others(&w->network);

@@ -155,6 +155,33 @@ enum warden_limit {
 	WARDEN_LIMITS,
 };
 
+/* What the warden's loop does: how long each kept it, since it was started. */
+enum warden_step {
+	WARDEN_STEP_CREATE,  /* a request to create */
+	WARDEN_STEP_DESTROY, /* one to end */
+	WARDEN_STEP_CHANGE,  /* to stop, let go, save; a policy */
+	WARDEN_STEP_ASK,     /* all other requests */
+	WARDEN_STEP_PLACED,  /* a worker has made a place */
+	WARDEN_STEP_DISK,    /* or a disk, or a root */
+	WARDEN_STEP_WORKED,  /* or done anything else */
+	WARDEN_STEP_GUEST,   /* a guest has said something */
+	WARDEN_STEP_EXIT,    /* a sandbox's first process has ended */
+	WARDEN_STEP_REMOVE,  /* what a worker could not remove is tried again */
+	WARDEN_STEP_REFILL,  /* slots are begun */
+	WARDEN_STEP_LOOK,    /* looks from time to time: at room, rules, counters */
+	WARDEN_STEPS,
+};
+enum {
+	WARDEN_BUCKETS = 8,
+};
+/* Of at_most; the last one takes the rest. */
+static const int64_t warden_bucket_us[WARDEN_BUCKETS - 1] = { 100, 300, 1000, 3000, 10000, 30000,
+	100000 };
+struct warden_times {
+	uint32_t at_most[WARDEN_BUCKETS];
+	uint64_t total_us, max_us;
+};
+
 struct warden_reply {
 	uint32_t version;
 	uint32_t kind;
@@ -168,6 +195,7 @@ struct warden_reply {
 	uint64_t bytes;          /* REPLY to USAGE */
 	uint32_t limit;          /* CROSSED: enum warden_limit */
 	uint32_t zero;
+	struct warden_times times[WARDEN_STEPS];
 	char id[WARDEN_ID_SIZE];
 	struct err e; /* code 0: fine */
 };

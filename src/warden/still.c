@@ -151,6 +151,7 @@ static void saved(void *arg, const struct copy_report *report)
 	struct slot *slot = arg;
 	const char *name = slot->still.image_name;
 	struct err e = report->e;
+	STEP(slot->w, WARDEN_STEP_WORKED);
 
 	CRASH_POINT("warden.save.copied");
 	slot->copier = NULL;

@@ -22,6 +22,7 @@
 #include "warden/net.h"
 #include "warden/proto.h"
 #include "warden/rootfs.h"
+#include "warden/times.h"
 #include "warden/volume.h"
 
 #include <sys/stat.h>
@@ -77,6 +78,8 @@ struct warden {
 	struct loop_task refill_next;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
+
+	struct warden_times times[WARDEN_STEPS];
 
 	struct loop_io control;
 	struct list copiers; /* at work */
