@@ -47,7 +47,7 @@ static int take_lock(int fd, const char *data_dir, struct err *e)
 	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000L };
 	int64_t deadline_ms = time_now_ms() + LOCK_DEADLINE_MS;
 
-	while (file_lock(fd, F_WRLCK) < 0) {
+	while (file_lock_shared_by_forks(fd) < 0) {
 		if (time_now_ms() > deadline_ms)
 			return err_set(e, -EBUSY, "another warden works on %s", data_dir);
 		(void)nanosleep(&pause, NULL);

@@ -24,6 +24,7 @@
 #include "warden/rootfs.h"
 #include "warden/times.h"
 #include "warden/volume.h"
+#include "warden/worker.h"
 
 #include <sys/stat.h>
 
@@ -65,6 +66,7 @@ struct warden {
 	struct blanks blanks;
 	struct rootfs rootfs;
 	struct volumes volumes;
+	struct workers workers;
 	struct firewall firewall;
 	struct loop_io log_io;         /* of refused packets */
 	struct loop_timer rules_timer; /* the next look at whether the rules stand */
@@ -164,6 +166,10 @@ struct crossing {
 	int64_t told; /* the counter, when the server was last told */
 	int looks;
 };
+
+struct slot;
+/* Its disk or root is there, or why not. */
+typedef void (*slot_fn)(struct slot *slot, const struct err *e);
 
 struct slot {
 	struct warden *w;
