@@ -12,7 +12,7 @@
 #include <time.h>
 
 enum {
-	FAREWELL_MS = 5000,
+	FAREWELL_MS = 10000,
 	LOCK_DEADLINE_MS = FAREWELL_MS + 1000,
 	LOCK_PAUSE_MS = 10,
 	/* What a template that says nothing has: see src/limit. */
@@ -186,6 +186,9 @@ void warden_init(struct warden *w, const struct options *o)
 	w->rootfs = (struct rootfs)ROOTFS_INIT;
 	w->volumes = (struct volumes)VOLUMES_INIT;
 	list_init(&w->slots);
+	list_init(&w->prepared);
+	list_init(&w->booting);
+	list_init(&w->spares);
 	list_init(&w->replies);
 	list_init(&w->copiers);
 	w->expected.disk_size = (struct disk_size){ (uint64_t)o->disk_mb << 20,
@@ -195,6 +198,22 @@ void warden_init(struct warden *w, const struct options *o)
 		DEFAULT_CPU_PERCENT, DEFAULT_PIDS };
 	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
 		o->template_name);
+	w->expected.number = w->last_kind = 1;
+	w->expected.uses = 1;
+	w->kinds[0] = w->expected;
+}
+
+static int open_workers(struct warden *w, struct err *e)
+{
+	w->workers = (struct workers){ .run_fd = w->run_fd,
+		.guest_fd = w->guest_fd,
+		.server_uid = (uid_t)w->options->server_uid,
+		.disk = &w->disk,
+		.rootfs = &w->rootfs,
+		.volumes = &w->volumes,
+		.network = &w->network,
+		.cgroups = &w->cgroups };
+	return workers_open(&w->workers, w->loop, w->lock_fd, e);
 }
 
 int warden_open(struct warden *w, struct err *e)
@@ -229,12 +248,14 @@ int warden_open(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	saved_tidy(&w->disk);
-	blanks_open(&w->blanks, w->loop, &w->disk);
-	return disk_prepare(&w->disk, w->expected.disk_size, e);
+	images_load(w);
+	r = disk_prepare(&w->disk, w->expected.disk_size, e);
+	return r < 0 ? r : open_workers(w, e);
 }
 
 void warden_close(struct warden *w)
 {
+	workers_close(&w->workers); /* those that save finish by themselves */
 	LIST_EACH(&w->slots, node)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
@@ -357,6 +378,7 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	slot->pid_fd = TAKE_FD(pid_fd);
 	slot->net_fd = TAKE_FD(net_fd);
 	slot->state = SLOT_RUNNING;
+	list_remove(&slot->pool_node);
 	net_adopt(&w->network, s->number);
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
 	if (still_adopt(slot, e) < 0)

@@ -5,10 +5,10 @@
  * long.
  *
  * A slot is a sandbox from its first kernel object to its last, named or not. Slots are prepared
- * ahead, one small step per loop turn, up to a guest that waits sealed in the expected template's
- * root; to create is then to name it. A few stay bare, without a disk: what starts from a saved
- * image gets a copy of that instead. What the warden knows is also in DATA/run and the cgroup
- * tree, so that the next warden finds it. */
+ * ahead, up to a guest that waits sealed in the expected template's root; to create is then to name
+ * it. A few stay bare, without a disk: what starts from a saved image gets a copy of that instead.
+ * What waits for a disk or for the kernel's locks is done by workers (worker.h). What the warden
+ * knows is also in DATA/run and the cgroup tree, so that the next warden finds it. */
 #pragma once
 
 #include "base/base.h"
@@ -18,6 +18,7 @@
 #include "warden/copier.h"
 #include "warden/disk.h"
 #include "warden/firewall.h"
+#include "warden/freezer.h"
 #include "warden/meter.h"
 #include "warden/net.h"
 #include "warden/proto.h"
@@ -41,7 +42,6 @@ int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
 int probe_host(const struct options *options);
 
 enum {
-	SLOT_KEY_SIZE = 17,
 	BOOT_DEADLINE_MS = 10000,
 	ENGINE_DEADLINE_MS = 60000, /* a kernel of its own to start, perhaps beside many others */
 };
@@ -203,8 +203,8 @@ struct slot {
 	uint64_t create_tag;
 	int64_t created_us, ended_us; /* when it was asked for, for the debug log */
 	bool cold;
-	struct err why;      /* of a failure, or of the end */
-	struct list waiters; /* requests to destroy it */
+	struct err why;             /* of a failure, or of the end */
+	struct list waiters;        /* requests to destroy it */
 	struct list policy_waiters; /* requests whose policy is being laid */
 	slot_fn laid;               /* its first policy holds */
 
