@@ -1,19 +1,19 @@
 #include "warden/blank.h"
 
+#include "warden/run.h"
+
 #include <dirent.h>
-#include <signal.h>
 #include <sys/stat.h>
 
 enum {
 	MIB = 1 << 20,
-	MAX_BLANKS = 32,
 	SEED_VERSION = 2, /* part of a blank's name: raise it when what mkfs is told changes */
 	NAME_BYTES = 80,
-	DEADLINE_MS = 60000, /* it takes tens of milliseconds, unless the disk below hangs */
 };
 
-#define HALF_MADE ".blank"
-#define SEED ".seed"
+/* What is not ready yet, with the number of the process that makes it. */
+#define HALF_MADE ".blank-"
+#define SEED ".seed-"
 
 static const char hosts_text[] = "127.0.0.1\tlocalhost\n"
 				 "127.0.1.1\tatoll\n"
@@ -26,7 +26,7 @@ static int write_new(int dir_fd, const char *name, struct str text, struct err *
 	return file_replace(dir_fd, name, text, 0644, e);
 }
 
-static int fill_layer(const struct disk *disk, int dir_fd, struct err *e)
+int layer_fill(const struct disk *disk, int dir_fd, struct err *e)
 {
 	cleanup_close int etc = -EBADF;
 	int r = dir_make(dir_fd, "upper", 0755, e);
@@ -58,7 +58,7 @@ int layer_make(const struct disk *disk, const char *name, struct err *e)
 	if (r < 0)
 		return r;
 	fd = openat(disk->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? err_sys(e, -errno, "open %s", name) : fill_layer(disk, fd, e);
+	return fd < 0 ? err_sys(e, -errno, "open %s", name) : layer_fill(disk, fd, e);
 }
 
 /* ---- its name ---- */
@@ -89,35 +89,24 @@ static void name_of(const struct disk *disk, struct disk_size size, char ret[NAM
 		size.inodes, seed_hash(disk));
 }
 
-bool blank_exists(const struct disk *disk, struct disk_size size)
-{
-	char name[NAME_BYTES];
-
-	name_of(disk, size, name);
-	return faccessat(disk->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-int blank_open(const struct disk *disk, struct disk_size size, struct err *e)
-{
-	char name[NAME_BYTES];
-	int fd;
-
-	name_of(disk, size, name);
-	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, -errno, "open %s", name);
-	/* The time says when it was last used; the usual one stays anyway. */
-	if (!disk_size_eq(size, disk->usual_size))
-		(void)futimens(fd, NULL);
-	return fd;
-}
-
 /* ---- making it ---- */
 
-static int begin_make(const struct disk *disk, struct disk_size size, struct run *ret,
+struct half {
+	char image[32], seed[32];
+};
+
+static struct half half_names(void)
+{
+	struct half h;
+
+	(void)snprintf(h.image, sizeof h.image, HALF_MADE "%d", (int)getpid());
+	(void)snprintf(h.seed, sizeof h.seed, SEED "%d", (int)getpid());
+	return h;
+}
+
+static int run_mkfs(const struct disk *disk, const struct half *h, struct disk_size size,
 	struct err *e)
 {
-	uint64_t mib = mib_of(size);
 	char inodes[24];
 	/* A small journal: without one, ext4 becomes slow after mass deletes. All tables together
 	 * at the front, not written ahead, and no backups of what nobody will ever repair: a blank
@@ -126,56 +115,55 @@ static int begin_make(const struct disk *disk, struct disk_size size, struct run
 				       "packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0";
 	const char *const argv[] = { "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-J",
 		"size=4", "-G", "4096", "-O", "sparse_super2,^resize_inode", "-E", extended, "-d",
-		SEED, size.inodes ? "-N" : HALF_MADE, size.inodes ? inodes : NULL, HALF_MADE,
+		h->seed, size.inodes ? "-N" : h->image, size.inodes ? inodes : NULL, h->image,
 		NULL };
+
+	(void)snprintf(inodes, sizeof inodes, "%" PRIu64, size.inodes);
+	return run_program(argv, STR_NONE, disk->dir_fd, e);
+}
+
+static int make_half(const struct disk *disk, const struct half *h, struct disk_size size,
+	struct err *e)
+{
+	uint64_t mib = mib_of(size);
 	cleanup_close int fd = -EBADF;
-	int r = layer_make(disk, SEED, e);
+	int r = layer_make(disk, h->seed, e);
 
 	if (r < 0)
 		return r;
-	(void)snprintf(inodes, sizeof inodes, "%" PRIu64, size.inodes);
-	(void)unlinkat(disk->dir_fd, HALF_MADE, 0);
-	fd = openat(disk->dir_fd, HALF_MADE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	(void)unlinkat(disk->dir_fd, h->image, 0);
+	fd = openat(disk->dir_fd, h->image, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 || ftruncate(fd, (off_t)(mib * MIB)) < 0)
 		return err_sys(e, -errno, "make a blank image of %" PRIu64 " MiB", mib);
-	return run_start(argv, STR_NONE, disk->dir_fd, ret, e);
+	r = run_mkfs(disk, h, size, e);
+	return r < 0 ? err_wrap(e, r, "blank disk image (needs e2fsprogs)") : 0;
 }
 
-static int end_make(const struct disk *disk, struct disk_size size, struct run *run, struct err *e)
+/* Two processes may make the same size at once: either's will do. */
+static int make(const struct disk *disk, struct disk_size size, const char *name, struct err *e)
 {
-	char name[NAME_BYTES];
-	int r = run_end(run, e);
+	struct half h = half_names();
+	int r = make_half(disk, &h, size, e);
 
-	(void)dir_remove_tree(disk->dir_fd, SEED, NULL);
+	(void)dir_remove_tree(disk->dir_fd, h.seed, NULL);
+	if (r >= 0 && renameat(disk->dir_fd, h.image, disk->dir_fd, name) < 0)
+		r = err_sys(e, -errno, "name the blank image");
 	if (r < 0)
-		return err_wrap(e, r, "blank disk image (needs e2fsprogs)");
-	name_of(disk, size, name);
-	if (renameat(disk->dir_fd, HALF_MADE, disk->dir_fd, name) < 0)
-		return err_sys(e, -errno, "name the blank image");
-	return 0;
-}
-
-int blank_prepare(const struct disk *disk, struct err *e)
-{
-	struct run run = RUN_INIT;
-	int r;
-
-	if (blank_exists(disk, disk->usual_size))
-		return 0;
-	r = begin_make(disk, disk->usual_size, &run, e);
-	return r < 0 ? r : end_make(disk, disk->usual_size, &run, e);
+		(void)unlinkat(disk->dir_fd, h.image, 0);
+	return r;
 }
 
 /* ---- those that are there ---- */
 
-static void each_blank(const struct disk *disk, void (*fn)(void *arg, const char *name), void *arg)
+static void each_named(const struct disk *disk, struct str prefix,
+	void (*fn)(void *arg, const char *name), void *arg)
 {
 	int fd = openat(disk->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 
 	while (dir && (entry = readdir(dir)))
-		if (str_has_prefix(str_of(entry->d_name), STR(DISK_BLANK_PREFIX)))
+		if (str_has_prefix(str_of(entry->d_name), prefix))
 			fn(arg, entry->d_name);
 	if (dir)
 		(void)closedir(dir);
@@ -210,10 +198,43 @@ static void trim(const struct disk *disk)
 	struct oldest o = { .disk = disk, .usual = usual };
 
 	name_of(disk, disk->usual_size, usual);
-	each_blank(disk, find_oldest, &o);
-	if (o.n > MAX_BLANKS)
+	each_named(disk, STR(DISK_BLANK_PREFIX), find_oldest, &o);
+	if (o.n > DISK_KNOWN_SIZES)
 		(void)unlinkat(disk->dir_fd, o.name, 0);
 }
+
+int blank_prepare(const struct disk *disk, struct disk_size size, struct err *e)
+{
+	char name[NAME_BYTES];
+	int r;
+
+	name_of(disk, size, name);
+	if (faccessat(disk->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	r = make(disk, size, name, e);
+	if (r >= 0)
+		trim(disk);
+	return r;
+}
+
+int blank_open(const struct disk *disk, struct disk_size size, struct err *e)
+{
+	char name[NAME_BYTES];
+	int fd, r = blank_prepare(disk, size, e);
+
+	if (r < 0)
+		return r;
+	name_of(disk, size, name);
+	fd = openat(disk->dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return err_sys(e, -errno, "open %s", name);
+	/* The time says when it was last used; the usual one stays anyway. */
+	if (!disk_size_eq(size, disk->usual_size))
+		(void)futimens(fd, NULL);
+	return fd;
+}
+
+/* ---- tidying up ---- */
 
 struct outdated {
 	const struct disk *disk;
@@ -229,120 +250,26 @@ static void remove_outdated(void *arg, const char *name)
 		(void)unlinkat(o->disk->dir_fd, name, 0);
 }
 
-void blank_tidy(const struct disk *disk)
+static void remove_image(void *arg, const char *name)
+{
+	const struct disk *disk = arg;
+
+	(void)unlinkat(disk->dir_fd, name, 0);
+}
+
+static void remove_seed(void *arg, const char *name)
+{
+	const struct disk *disk = arg;
+
+	(void)dir_remove_tree(disk->dir_fd, name, NULL);
+}
+
+void blank_tidy(struct disk *disk)
 {
 	struct outdated o = { .disk = disk };
 
 	(void)snprintf(o.suffix, sizeof o.suffix, "-%08x" DISK_IMAGE_SUFFIX, seed_hash(disk));
-	each_blank(disk, remove_outdated, &o);
-	(void)unlinkat(disk->dir_fd, HALF_MADE, 0);
-	(void)dir_remove_tree(disk->dir_fd, SEED, NULL);
-}
-
-/* ---- beside the loop ---- */
-
-static struct blank_wait *find_waiting(const struct blanks *b, struct disk_size size)
-{
-	LIST_EACH(&b->waiting, node)
-	{
-		struct blank_wait *wait = container_of(node, struct blank_wait, node);
-
-		if (disk_size_eq(wait->size, size))
-			return wait;
-	}
-	return NULL;
-}
-
-/* All who wait for this size hear of it at once. Whoever hears of it may make any of the others
- * wait no longer (the server has gone), so each is looked for anew. */
-static void answer(struct blanks *b, struct disk_size size, const struct err *e)
-{
-	struct blank_wait *wait;
-
-	while ((wait = find_waiting(b, size))) {
-		list_remove(&wait->node);
-		wait->fn(wait->arg, e);
-	}
-}
-
-static void begin_next(void *arg);
-
-/* Then its end tells, as any other does. */
-static void on_deadline(void *arg)
-{
-	struct blanks *b = arg;
-
-	(void)kill(b->run.pid, SIGKILL);
-}
-
-static void on_exited(void *arg, uint32_t events)
-{
-	struct blanks *b = arg;
-	struct err e = { 0 };
-
-	(void)events;
-	loop_io_remove(&b->io);
-	loop_timer_cancel(&b->deadline);
-	if (end_make(b->disk, b->making, &b->run, &e) >= 0)
-		trim(b->disk);
-	answer(b, b->making, &e);
-	loop_defer(b->loop, &b->next, begin_next, b);
-}
-
-static int begin_one(struct blanks *b, struct err *e)
-{
-	int r = begin_make(b->disk, b->making, &b->run, e);
-
-	if (r >= 0)
-		r = loop_io_add(b->loop, &b->io, b->run.pid_fd, EPOLLIN, on_exited, b, e);
-	if (r < 0)
-		run_abandon(&b->run);
-	else
-		loop_timer_set(&b->deadline, loop_now_ms(b->loop) + DEADLINE_MS);
-	return r;
-}
-
-static void begin_next(void *arg)
-{
-	struct blanks *b = arg;
-
-	while (b->run.pid_fd < 0 && !list_empty(&b->waiting)) {
-		struct err e = { 0 };
-
-		b->making = container_of(b->waiting.next, struct blank_wait, node)->size;
-		if (!blank_exists(b->disk, b->making) && begin_one(b, &e) >= 0)
-			return;
-		answer(b, b->making, &e);
-	}
-}
-
-void blanks_ask(struct blanks *b, struct blank_wait *wait, struct disk_size size, blank_fn fn,
-	void *arg)
-{
-	*wait = (struct blank_wait){ .size = size, .fn = fn, .arg = arg };
-	list_append(&b->waiting, &wait->node);
-	loop_defer(b->loop, &b->next, begin_next, b);
-}
-
-void blanks_forget(struct blank_wait *wait)
-{
-	if (wait->node.next)
-		list_remove(&wait->node);
-}
-
-void blanks_open(struct blanks *b, struct loop *loop, const struct disk *disk)
-{
-	*b = (struct blanks){ .loop = loop, .disk = disk, .run = RUN_INIT };
-	list_init(&b->waiting);
-	loop_timer_init(&b->deadline, loop, on_deadline, b);
-}
-
-void blanks_close(struct blanks *b)
-{
-	if (!b->loop)
-		return;
-	loop_io_remove(&b->io);
-	loop_timer_cancel(&b->deadline);
-	loop_task_cancel(&b->next);
-	run_abandon(&b->run);
+	each_named(disk, STR(DISK_BLANK_PREFIX), remove_outdated, &o);
+	each_named(disk, STR(HALF_MADE), remove_image, disk);
+	each_named(disk, STR(SEED), remove_seed, disk);
 }

@@ -13,7 +13,6 @@
 
 #include "base/base.h"
 #include "loop/loop.h"
-#include "warden/blank.h"
 #include "warden/cgroup.h"
 #include "warden/copier.h"
 #include "warden/disk.h"
@@ -63,7 +62,6 @@ struct warden {
 	struct cgroups cgroups;
 	struct network network;
 	struct disk disk;
-	struct blanks blanks;
 	struct rootfs rootfs;
 	struct volumes volumes;
 	struct workers workers;
@@ -148,12 +146,8 @@ struct birth {
 	struct warden_message message;
 	int settings_fd;
 	struct tree tree;
-	struct blank_wait blank;
+	struct ranges ranges;
 };
-static inline bool birth_is_from_image(const struct birth *birth)
-{
-	return birth && birth->message.request.image_name[0];
-}
 
 /* One limit of a sandbox, watched: see crossing.c. */
 struct crossing {
