@@ -4,6 +4,7 @@
 #include "warden/loopdev.h"
 #include "warden/pool.h"
 #include "warden/run.h"
+#include "warden/space.h"
 
 #include <dirent.h>
 #include <linux/fs.h>
@@ -14,9 +15,8 @@
 
 enum {
 	MIB = 1 << 20,
-	RESERVE_MIB = 128, /* a full disk below the pool would end every sandbox in it */
 	SHUTDOWN_WITHOUT_FLUSH = 2,
-	REMOVE_US = 10000, /* of a turn of the loop, for a directory that somebody has filled */
+	BLOCK_BYTES = 512, /* of st_blocks */
 };
 
 /* The kernel's own name for it is in no header for programs. */
@@ -32,7 +32,7 @@ static bool ends_in(struct str s, struct str suffix, struct str *ret_stem)
 	return true;
 }
 
-static bool is_dir(const struct image *image)
+static bool is_dir(const struct image_name *image)
 {
 	struct str stem;
 
@@ -44,75 +44,99 @@ bool disk_has_images(const struct disk *disk)
 	return disk->control_fd >= 0;
 }
 
-static void name_image(int dir_fd, const char *key, bool file, struct image *ret)
+static int dir_of(const struct disk *disk, const struct image_name *image)
 {
-	*ret = (struct image)IMAGE_INIT;
-	ret->dir_fd = dir_fd;
-	(void)snprintf(ret->name, sizeof ret->name, "%s%s", key,
+	return image->on_host ? disk->host_fd : disk->dir_fd;
+}
+
+static struct image_name name_image(const char *key, bool on_host, bool file)
+{
+	struct image_name image = { .on_host = on_host, .loop = -1 };
+
+	(void)snprintf(image.name, sizeof image.name, "%s%s", key,
 		file ? DISK_IMAGE_SUFFIX : DIR_SUFFIX);
+	return image;
 }
 
-static bool has_image(const struct image *image)
+static bool has_image(const struct disk *disk, const struct image_name *image)
 {
-	return faccessat(image->dir_fd, image->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return faccessat(dir_of(disk, image), image->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-void disk_find(const struct disk *disk, const char *key, struct image *ret)
+struct image_name disk_name(const struct disk *disk, const char *key)
 {
-	name_image(disk->host_fd, key, false, ret);
-	if (has_image(ret))
+	return name_image(key, false, disk_has_images(disk));
+}
+
+void disk_find(const struct disk *disk, const char *key, struct image_name *ret)
+{
+	*ret = name_image(key, true, false);
+	if (has_image(disk, ret))
 		return;
-	name_image(disk->host_fd, key, true, ret);
-	if (!has_image(ret))
-		name_image(disk->dir_fd, key, true, ret);
+	*ret = name_image(key, true, true);
+	if (!has_image(disk, ret))
+		*ret = name_image(key, false, true);
+}
+
+uint64_t disk_bytes(const struct disk *disk, const struct image_name *image)
+{
+	struct stat st;
+
+	return fstatat(dir_of(disk, image), image->name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			       S_ISREG(st.st_mode)
+		       ? (uint64_t)st.st_size
+		       : 0;
+}
+
+uint64_t disk_taken(const struct disk *disk, const struct image_name *image)
+{
+	struct stat st;
+
+	if (fstatat(dir_of(disk, image), image->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		!S_ISREG(st.st_mode))
+		return UINT64_MAX;
+	return (uint64_t)st.st_blocks * BLOCK_BYTES;
 }
 
 int disk_check_room(const struct disk *disk, struct err *e)
 {
-	const int fds[] = { disk->host_fd, disk->dir_fd };
-
-	for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-		struct statvfs st;
-		uint64_t mib;
-
-		if (fstatvfs(fds[i], &st) < 0)
-			return err_sys(e, -errno, "look at the data directory's file system");
-		mib = (uint64_t)st.f_bavail * st.f_frsize / MIB;
-		if (mib < RESERVE_MIB)
-			return err_set(e, -ENOSPC,
-				"the data directory's file system has only %" PRIu64
-				" MiB left, %d are needed",
-				mib, RESERVE_MIB);
-	}
-	return 0;
-}
-
-int disk_begin(struct disk *disk, const char *key, struct image *ret, struct err *e)
-{
-	int r = disk_check_room(disk, e), fd;
+	struct space s;
+	int r = space_look(disk, &s);
 
 	if (r < 0)
-		return r;
-	name_image(disk->dir_fd, key, true, ret);
-	fd = openat(ret->dir_fd, ret->name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	return fd < 0 ? err_sys(e, -errno, "create %s", ret->name) : fd;
+		return err_sys(e, r, "look at the data directory's file system");
+	if (s.free_bytes >= (uint64_t)SPACE_RESERVE_MIB * SPACE_MIB)
+		return 0;
+	return err_set(e, -ENOSPC,
+		"the data directory's file system has only %" PRIu64 " MiB left, %d are needed",
+		s.free_bytes / SPACE_MIB, SPACE_RESERVE_MIB);
 }
 
-int disk_copy(struct disk *disk, const char *key, struct disk_size size, struct image *ret,
-	struct err *e)
+/* ---- sizes ---- */
+
+int disk_prepare(struct disk *disk, struct disk_size size, struct err *e)
 {
-	cleanup_close int from = -EBADF, to = -EBADF;
-
-	if (!disk_has_images(disk)) {
-		name_image(disk->dir_fd, key, false, ret);
-		return layer_make(disk, ret->name, e);
-	}
-	from = blank_open(disk, size, e);
-	if (from < 0)
-		return from;
-	to = disk_begin(disk, key, ret, e);
-	return to < 0 ? to : copy_image(from, to, e);
+	disk->usual_size = size;
+	return disk_has_images(disk) ? blank_prepare(disk, size, e) : 0;
 }
+
+bool disk_knows(const struct disk *disk, struct disk_size size)
+{
+	if (!disk_has_images(disk) || disk_size_eq(size, disk->usual_size))
+		return true;
+	for (size_t i = 0; i < DISK_KNOWN_SIZES; i++)
+		if (disk_size_eq(disk->known[i], size))
+			return true;
+	return false;
+}
+
+void disk_learn(struct disk *disk, struct disk_size size)
+{
+	if (!disk_knows(disk, size))
+		disk->known[disk->next_known++ % DISK_KNOWN_SIZES] = size;
+}
+
+/* ---- making one ---- */
 
 static int mount_ext4(int loop, int *ret, struct err *e)
 {
@@ -136,83 +160,120 @@ static int mount_ext4(int loop, int *ret, struct err *e)
 	return 0;
 }
 
-int disk_prepare(struct disk *disk, struct disk_size size, struct err *e)
+int disk_open_file(const struct disk *disk, const struct image_name *image, int flags,
+	struct err *e)
 {
-	disk->usual_size = size;
-	return disk_has_images(disk) ? blank_prepare(disk, e) : 0;
-}
-
-bool disk_is_prepared(const struct disk *disk, struct disk_size size)
-{
-	return !disk_has_images(disk) || blank_exists(disk, size);
-}
-
-static int open_image(const struct image *image, struct err *e)
-{
-	int fd = openat(image->dir_fd, image->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(dir_of(disk, image), image->name, flags | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	return fd < 0 ? err_sys(e, -errno, "open %s", image->name) : fd;
 }
 
-int disk_attach(struct disk *disk, struct image *image, struct err *e)
+/* The device clears itself with its last user: the mount. */
+static int mount_file(struct disk *disk, int file_fd, const char *name, int *ret_loop,
+	int *ret_mount, struct err *e)
 {
-	cleanup_close int file = -EBADF;
-	int r;
+	cleanup_close int device = -EBADF;
+	int r = loopdev_attach(disk->control_fd, file_fd, name, &disk->no_direct_io, &device,
+		ret_loop, e);
 
-	if (!disk_has_images(disk))
-		return 0;
-	file = open_image(image, e);
-	if (file < 0)
-		return file;
-	r = loopdev_attach(disk->control_fd, file, image->name, &disk->no_direct_io,
-		&image->device_fd, &image->loop, e);
-	/* What mounting will read is together at the front: in one piece, and meanwhile. */
-	if (r >= 0)
-		(void)posix_fadvise(image->device_fd, 0, MIB, POSIX_FADV_WILLNEED);
-	return r;
-}
-
-int disk_mount(struct disk *disk, struct image *image, struct err *e)
-{
-	int r;
-
-	if (disk_has_images(disk)) {
-		r = mount_ext4(image->loop, &image->mount_fd, e);
-		/* The device clears itself with its last user: the mount, from now on. */
-		close_fdp(&image->device_fd);
-		image->device_fd = -EBADF;
-		return r;
-	}
-	r = open_tree(image->dir_fd, image->name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (r < 0)
-		return err_sys(e, -errno, "clone %s", image->name);
-	image->mount_fd = r;
-	return 0;
+		return r;
+	/* What mounting will read is together at the front: in one piece, and meanwhile. */
+	(void)posix_fadvise(device, 0, MIB, POSIX_FADV_WILLNEED);
+	return mount_ext4(*ret_loop, ret_mount, e);
 }
 
 /* Overlay marks a volatile layer, so that it is not trusted after a crash. A copy was made when all
  * of it had been written: it may be. */
-int disk_renew(const struct image *image, struct err *e)
+static int renew(int mount_fd, struct err *e)
 {
 	cleanup_close int work =
-		openat(image->mount_fd, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		openat(mount_fd, "work", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (work < 0)
 		return err_sys(e, -errno, "open work of the layer");
 	return dir_remove_tree(work, "work", e);
 }
 
-int disk_open_layer(const struct disk *disk, const struct image *image, int *ret_file,
+static int open_root(int mount_fd, struct err *e)
+{
+	int fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, -errno, "open the layer") : fd;
+}
+
+static int make_plain(const struct disk *disk, const char *key, struct image *ret, struct err *e)
+{
+	int r;
+
+	ret->is = name_image(key, false, false);
+	r = layer_make(disk, ret->is.name, e);
+	if (r < 0)
+		return r;
+	ret->mount_fd = open_tree(disk->dir_fd, ret->is.name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	return ret->mount_fd < 0 ? err_sys(e, -errno, "clone %s", ret->is.name) : 0;
+}
+
+static int make_file(struct disk *disk, int from_fd, struct disk_size size, struct image *image,
 	struct err *e)
 {
+	cleanup_close int blank = -EBADF, to = -EBADF;
+	bool used = from_fd >= 0;
+	int r = disk_check_room(disk, e);
+
+	if (r >= 0 && !used)
+		r = from_fd = blank = blank_open(disk, size, e);
+	if (r >= 0)
+		r = to = disk_open_file(disk, &image->is, O_RDWR | O_CREAT | O_EXCL, e);
+	if (r >= 0)
+		r = copy_image(from_fd, to, e);
+	if (r >= 0)
+		r = mount_file(disk, to, image->is.name, &image->is.loop, &image->mount_fd, e);
+	if (r >= 0)
+		r = image->layer_fd = open_root(image->mount_fd, e);
+	return r >= 0 && used ? renew(image->mount_fd, e) : r;
+}
+
+static void image_close(struct image *image)
+{
+	close_fdp(&image->layer_fd);
+	close_fdp(&image->mount_fd);
+	image->layer_fd = image->mount_fd = -EBADF;
+}
+
+int disk_make(struct disk *disk, const char *key, int from_fd, struct disk_size size,
+	struct image *ret, struct err *e)
+{
+	struct image image = IMAGE_INIT;
+	int r;
+
+	if (!disk_has_images(disk)) {
+		r = make_plain(disk, key, &image, e);
+	} else {
+		image.is = disk_name(disk, key);
+		r = make_file(disk, from_fd, size, &image, e);
+	}
+	if (r < 0) {
+		image_close(&image);
+		(void)disk_remove(disk, &image.is);
+		return r;
+	}
+	*ret = image;
+	return 0;
+}
+
+/* ---- one that is in use ---- */
+
+int disk_open_layer(const struct disk *disk, const struct image_name *image, struct err *e)
+{
 	cleanup_close int file = -EBADF, device = -EBADF, mount_fd = -EBADF;
-	int fd, r;
+	int r;
 
 	if (!disk_has_images(disk) || is_dir(image) || image->loop < 0)
 		return err_set(e, -EOPNOTSUPP,
 			"the sandbox's disk is a plain directory, since this host had no loop "
 			"devices");
-	file = open_image(image, e);
+	file = disk_open_file(disk, image, O_RDWR, e);
 	if (file < 0)
 		return file;
 	device = loopdev_reopen(image->loop, file);
@@ -220,51 +281,152 @@ int disk_open_layer(const struct disk *disk, const struct image *image, int *ret
 		return err_sys(e, device, "find the device of %s", image->name);
 	/* The device is mounted already: this is another mount of the same file system. */
 	r = mount_ext4(image->loop, &mount_fd, e);
-	if (r < 0)
-		return r;
-	fd = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, -errno, "open the layer");
-	*ret_file = TAKE_FD(file);
-	return fd;
+	return r < 0 ? r : open_root(mount_fd, e);
 }
 
-void disk_abandon(const struct disk *disk, const struct image *image)
+void disk_shut(int layer_fd)
 {
-	cleanup_close int file = -EBADF;
-	cleanup_close int layer = disk_open_layer(disk, image, &file, NULL);
 	uint32_t flags = SHUTDOWN_WITHOUT_FLUSH;
 
-	if (layer >= 0)
-		(void)ioctl(layer, EXT4_SHUTDOWN, &flags);
+	(void)ioctl(layer_fd, EXT4_SHUTDOWN, &flags);
 }
 
-void disk_let_go(struct image *image)
+int disk_settle(struct disk *disk, int file_fd, const char *name, struct err *e)
 {
-	close_fdp(&image->device_fd);
-	close_fdp(&image->mount_fd);
-	image->device_fd = image->mount_fd = -EBADF;
+	cleanup_close int mount_fd = -EBADF;
+	int loop, r = mount_file(disk, file_fd, name, &loop, &mount_fd, e);
+
+	return r < 0 ? r : renew(mount_fd, e);
 }
 
-void disk_unlink(const struct image *image)
+/* ---- one that is used again ---- */
+
+enum {
+	LITTLE_INODES = 512,
+	LITTLE_BLOCKS = (16 << 20) / 4096,
+	GROWN_BLOCKS = 16,      /* what directories and maps may keep */
+	GROWN_BYTES = 32 << 20, /* of the image: blocks that were freed stay allocated below */
+	STAT_BLOCK_BYTES = 512,
+};
+
+int disk_use(int layer_fd, struct disk_use *ret, struct err *e)
 {
-	if (image->name[0] && !is_dir(image))
-		(void)unlinkat(image->dir_fd, image->name, 0);
+	struct statvfs st;
+
+	if (fstatvfs(layer_fd, &st) < 0)
+		return err_sys(e, -errno, "look at the disk");
+	*ret = (struct disk_use){ st.f_blocks - st.f_bfree, st.f_files - st.f_ffree };
+	return 0;
 }
 
-int disk_remove(struct image *image)
+bool disk_use_is_little(struct disk_use now, struct disk_use blank)
 {
-	disk_let_go(image);
+	return now.inodes <= blank.inodes + LITTLE_INODES &&
+	       now.blocks <= blank.blocks + LITTLE_BLOCKS;
+}
+
+static int check_image_size(const struct disk *disk, const struct image_name *image, struct err *e)
+{
+	struct stat st;
+
+	if (fstatat(dir_of(disk, image), image->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_sys(e, -errno, "look at %s", image->name);
+	return (uint64_t)st.st_blocks * STAT_BLOCK_BYTES <= GROWN_BYTES
+		       ? 0
+		       : err_set(e, -EFBIG, "%s has grown", image->name);
+}
+
+/* The directories themselves go as well: a sandbox can change the owner, the mode and the
+ * attributes of its root. */
+static int empty_layer(const struct disk *disk, int mount_fd, struct err *e)
+{
+	cleanup_close int root = open_root(mount_fd, e);
+	int r = MIN(root, 0);
+
+	if (r >= 0)
+		r = dir_remove_tree(root, "upper", e);
+	if (r >= 0)
+		r = dir_remove_tree(root, "work", e);
+	return r < 0 ? r : layer_fill(disk, root, e);
+}
+
+/* An inode more than the blank had is a file that somebody has open, or that lies where none of
+ * ours looks. */
+static int check_empty(int mount_fd, struct disk_use blank, struct err *e)
+{
+	struct disk_use now = { 0 };
+	int r = disk_use(mount_fd, &now, e);
+
+	if (r < 0)
+		return r;
+	return now.inodes == blank.inodes && now.blocks <= blank.blocks + GROWN_BLOCKS
+		       ? 0
+		       : err_set(e, -EBUSY, "%" PRIu64 " files are left", now.inodes);
+}
+
+int disk_empty(const struct disk *disk, const struct image_name *image, struct disk_use blank,
+	int *ret_mount, struct err *e)
+{
+	cleanup_close int mount_fd = -EBADF;
+	struct disk_use now = { 0 };
+	int r = check_image_size(disk, image, e);
+
+	/* Another mount of the same file system, which no user namespace has mapped yet. */
+	if (r >= 0)
+		r = mount_ext4(image->loop, &mount_fd, e);
+	if (r >= 0)
+		r = disk_use(mount_fd, &now, e);
+	if (r >= 0 && !disk_use_is_little(now, blank))
+		r = err_set(e, -EFBIG, "there is too much on it");
+	if (r >= 0)
+		r = empty_layer(disk, mount_fd, e);
+	if (r >= 0)
+		r = check_empty(mount_fd, blank, e);
+	if (r >= 0)
+		*ret_mount = TAKE_FD(mount_fd);
+	return r;
+}
+
+int disk_reuse(const struct disk *disk, const struct image_name *from, int take_mount_fd,
+	const char *key, struct image *ret, struct err *e)
+{
+	struct image image = { .is = *from, .mount_fd = take_mount_fd, .layer_fd = -EBADF };
+	int r;
+
+	image.is = name_image(key, from->on_host, true);
+	image.is.loop = from->loop;
+	if (renameat2(dir_of(disk, from), from->name, dir_of(disk, from), image.is.name,
+		    RENAME_NOREPLACE) < 0)
+		r = err_sys(e, -errno, "rename %s", from->name);
+	else
+		r = image.layer_fd = open_root(image.mount_fd, e);
+	if (r < 0) {
+		image_close(&image);
+		(void)disk_remove(disk, from);
+		(void)disk_remove(disk, &image.is);
+		return r;
+	}
+	*ret = image;
+	return 0;
+}
+
+bool disk_is_attached(const struct image_name *image)
+{
+	return image->loop >= 0 && !is_dir(image) && loopdev_is_attached(image->loop, image->name);
+}
+
+int disk_remove(const struct disk *disk, const struct image_name *image)
+{
 	if (!image->name[0])
 		return 0;
-	if (is_dir(image)) {
-		int r = dir_remove_some(image->dir_fd, image->name, time_now_us() + REMOVE_US);
-
-		return r < 0 && r != -EAGAIN ? -EBUSY : r;
-	}
-	disk_unlink(image);
-	return image->loop >= 0 && loopdev_is_attached(image->loop, image->name) ? -EBUSY : 0;
+	if (is_dir(image))
+		return dir_remove_tree(dir_of(disk, image), image->name, NULL);
+	if (unlinkat(dir_of(disk, image), image->name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	return 0;
 }
+
+/* ---- all of them ---- */
 
 static void each_in(int dir_fd, void (*fn)(void *arg, const char *key), void *arg)
 {

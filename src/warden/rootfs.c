@@ -8,9 +8,6 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#define LOWER_NAME ".lower"
-#define UPPER_NAME ".upper"
-
 int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP,
@@ -52,15 +49,21 @@ int rootfs_open(struct rootfs *rf, bool attach, struct err *e)
 	return rf->attach ? make_private(e) : 0;
 }
 
-int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e)
+void rootfs_use_dir(struct rootfs *rf, int dir_fd)
+{
+	rf->dir_fd = dir_fd;
+}
+
+int rootfs_use_place(struct rootfs *rf, int number, struct err *e)
 {
 	int r;
 
-	rf->dir_fd = dir_fd;
 	if (!rf->attach)
 		return 0;
-	r = dir_make(dir_fd, LOWER_NAME, 0700, e);
-	return r < 0 ? r : dir_make(dir_fd, UPPER_NAME, 0700, e);
+	(void)snprintf(rf->lower, sizeof rf->lower, ".lower-%d", number);
+	(void)snprintf(rf->upper, sizeof rf->upper, ".upper-%d", number);
+	r = dir_make(rf->dir_fd, rf->lower, 0700, e);
+	return r < 0 ? r : dir_make(rf->dir_fd, rf->upper, 0700, e);
 }
 
 /* Overlay works with the credentials of its mounter, and host root has no id in an idmapped layer:
@@ -121,16 +124,18 @@ static int attach_at(const struct rootfs *rf, int mount_fd, const char *name, st
 /* Names are relative, so that no character of the data directory's path can mean anything. */
 static int give_paths(const struct rootfs *rf, int fs, int lower, int image, struct err *e)
 {
-	int r = attach_at(rf, lower, LOWER_NAME, e);
+	char upper[sizeof rf->upper + 8], work[sizeof rf->upper + 8];
+	int r = attach_at(rf, lower, rf->lower, e);
 
+	(void)snprintf(upper, sizeof upper, "%s/upper", rf->upper);
+	(void)snprintf(work, sizeof work, "%s/work", rf->upper);
 	if (r >= 0)
-		r = attach_at(rf, image, UPPER_NAME, e);
+		r = attach_at(rf, image, rf->upper, e);
 	if (r >= 0 && fchdir(rf->dir_fd) < 0)
 		r = err_sys(e, -errno, "enter the run directory");
-	if (r >= 0 &&
-		(fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", LOWER_NAME, 0) < 0 ||
-			fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", UPPER_NAME "/upper", 0) < 0 ||
-			fsconfig(fs, FSCONFIG_SET_STRING, "workdir", UPPER_NAME "/work", 0) < 0))
+	if (r >= 0 && (fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", rf->lower, 0) < 0 ||
+			      fsconfig(fs, FSCONFIG_SET_STRING, "upperdir", upper, 0) < 0 ||
+			      fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0) < 0))
 		r = err_sys(e, -errno, "give the layers to overlay");
 	return r;
 }
@@ -138,8 +143,8 @@ static int give_paths(const struct rootfs *rf, int fs, int lower, int image, str
 static void detach_paths(const struct rootfs *rf)
 {
 	if (fchdir(rf->dir_fd) == 0) {
-		(void)umount2(LOWER_NAME, MNT_DETACH | UMOUNT_NOFOLLOW);
-		(void)umount2(UPPER_NAME, MNT_DETACH | UMOUNT_NOFOLLOW);
+		(void)umount2(rf->lower, MNT_DETACH | UMOUNT_NOFOLLOW);
+		(void)umount2(rf->upper, MNT_DETACH | UMOUNT_NOFOLLOW);
 	}
 	(void)!chdir("/");
 }

@@ -8,6 +8,7 @@
 struct rootfs {
 	bool attach; /* this kernel takes layers by path only (before 6.13) */
 	int dir_fd;  /* where they are attached then, in a mount namespace of the warden's own */
+	char lower[24], upper[24]; /* and by what names */
 };
 #define ROOTFS_INIT              \
 	{                        \
@@ -18,7 +19,9 @@ struct rootfs {
  * before any directory is opened: a mount namespace of the warden's own may begin here. */
 int rootfs_open(struct rootfs *rf, bool attach, struct err *e);
 /* Where layers are attached, if they must be: a directory of the warden's own; borrowed. */
-int rootfs_use_dir(struct rootfs *rf, int dir_fd, struct err *e);
+void rootfs_use_dir(struct rootfs *rf, int dir_fd);
+/* And in it a place of one process's own: several mount at the same time. */
+int rootfs_use_place(struct rootfs *rf, int number, struct err *e);
 
 /* Maps the whole mount to the user namespace's ids. Only a mount nobody has seen yet can be. */
 int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e);

@@ -233,7 +233,7 @@ int warden_open(struct warden *w, struct err *e)
 	if (r >= 0)
 		r = cgroups_open(&w->cgroups, instance, e);
 	if (r >= 0)
-		r = rootfs_use_dir(&w->rootfs, w->run_fd, e);
+		rootfs_use_dir(&w->rootfs, w->run_fd);
 	if (r >= 0)
 		r = net_parse(w->options->network, &w->network, e);
 	if (r >= 0)
@@ -331,7 +331,7 @@ static struct slot *known_slot(struct warden *w, const char *key)
 	struct slot *slot = slot_new(w, &w->expected);
 
 	(void)snprintf(slot->key, sizeof slot->key, "%s", key);
-	disk_find(&w->disk, key, &slot->image);
+	disk_find(&w->disk, key, &slot->image.is);
 	return slot;
 }
 
@@ -372,7 +372,8 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
 	slot->number = s->number;
 	slot->engine = (enum warden_engine)s->engine;
-	slot->image.loop = s->loop;
+	slot->image.is.loop = s->loop;
+	slot->disk_size.bytes = disk_bytes(&w->disk, &slot->image.is);
 	slot->pid = s->pid;
 	slot->start_time = s->start_time;
 	slot->pid_fd = TAKE_FD(pid_fd);
