@@ -97,12 +97,15 @@ void saved_cancel(const struct disk *disk, const char *name)
 int saved_discard(const struct disk *disk, const char *name, struct err *e)
 {
 	bool found = false;
-	char file[NAME_SIZE];
+	char half[NAME_SIZE], file[NAME_SIZE];
 
+	file_name(".", name, half);
 	file_name("", name, file);
 	for (int i = 0; i < PLACES; i++) {
 		cleanup_close int dir = place(disk, i);
 
+		/* In this order: somebody may still be about to give it its name. */
+		(void)unlinkat(dir, half, 0);
 		if (dir >= 0 && unlinkat(dir, file, 0) == 0)
 			found = true;
 		else if (dir >= 0 && errno != ENOENT)

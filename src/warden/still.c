@@ -11,11 +11,11 @@ enum {
 	LOOKS_AT_ONCE = 64, /* it takes less than 0.1 ms, as a rule */
 	LOOK_AGAIN_MS = 1,
 	MAX_PENDING = 64,
-	OLD_COPIER_DEADLINE_MS = 10000,
+	OLD_WORKER_DEADLINE_MS = 10000,
 	MIB = 1 << 20,
 };
 
-/* In the run directory while the disk is copied; the copier holds a lock on it for as long as it
+/* In the run directory while the disk is copied; the worker holds a lock on it for as long as it
  * lives. It tells the next warden what the sandbox is to be when that is over: paused as it was, or
  * else let go, should nobody have done so. */
 #define MARKER_NAME "saving"
@@ -120,13 +120,19 @@ static int open_run_dir(const struct slot *slot)
 	return openat(slot->w->run_fd, slot->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+/* Whether it stood still before somebody wanted its disk. */
+static bool stands(const struct slot *slot)
+{
+	return slot->frozen || slot->is_held;
+}
+
 static int make_marker(const struct slot *slot, struct err *e)
 {
 	cleanup_close int dir = open_run_dir(slot);
 	cleanup_close int fd =
 		openat(dir, MARKER_NAME, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-	if (fd < 0 || (slot->frozen && write(fd, MARKER_PAUSED, 1) != 1))
+	if (fd < 0 || (stands(slot) && write(fd, MARKER_PAUSED, 1) != 1))
 		return err_sys(e, -errno, "mark the sandbox");
 	return TAKE_FD(fd);
 }
@@ -146,69 +152,207 @@ static int tell_lost_writes(struct err *e)
 		"files cannot be saved; copy what you need out of it and start another");
 }
 
-static void saved(void *arg, const struct copy_report *report)
+/* ---- images ---- */
+
+/* A name is taken from when somebody begins to save under it until nothing of it is left. */
+struct saved_image {
+	char name[WARDEN_ID_SIZE];
+	bool is_ready;
+};
+
+static struct saved_image *image_reserve(struct warden *w, const char *name)
+{
+	struct saved_image *image = XNEW(struct saved_image);
+
+	(void)snprintf(image->name, sizeof image->name, "%s", name);
+	(void)map_put(&w->images, str_of(image->name), image);
+	return image;
+}
+
+static void image_forget(struct warden *w, const char *name)
+{
+	free(map_remove(&w->images, str_of(name)));
+}
+
+static void load_one(void *arg, const char *name)
+{
+	struct warden *w = arg;
+
+	if (strlen(name) < WARDEN_ID_SIZE && !map_get(&w->images, str_of(name)))
+		image_reserve(w, name)->is_ready = true;
+}
+
+void images_load(struct warden *w)
+{
+	saved_each(&w->disk, load_one, w);
+}
+
+bool image_exists(const struct warden *w, const char *name)
+{
+	const struct saved_image *image = map_get(&w->images, str_of(name));
+
+	return image && image->is_ready;
+}
+
+void images_close(struct warden *w)
+{
+	struct saved_image *image;
+	size_t at = 0;
+
+	while ((image = map_next(&w->images, &at)))
+		free(image);
+	map_done(&w->images);
+	LIST_EACH(&w->discards, node)
+	free(container_of(node, struct discard, node));
+}
+
+static void discarded(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct discard *d = arg;
+	struct saved_image *image = map_get(&d->w->images, str_of(d->request.image_name));
+
+	(void)fds;
+	(void)n_fds;
+	list_remove(&d->node);
+	if (report->e.code >= 0 || report->e.code == -ENOENT || d->is_unasked)
+		image_forget(d->w, d->request.image_name);
+	else if (image)
+		image->is_ready = true;
+	if (!d->is_unasked)
+		control_reply(d->w, WARDEN_REPLY, d->request.tag, "", &report->e, NULL, 0);
+	free(d);
+}
+
+/* Nobody can start from it from now on; its name is free when it is gone. */
+static void discard(struct warden *w, const struct warden_request *q, bool is_unasked)
+{
+	struct saved_image *image = map_get(&w->images, str_of(q->image_name));
+	struct work_order order = { .op = WORK_DISCARD };
+	struct discard *d = XNEW(struct discard);
+
+	if (image)
+		image->is_ready = false;
+	*d = (struct discard){ .w = w, .request = *q, .is_unasked = is_unasked };
+	list_append(&w->discards, &d->node);
+	memcpy(order.image_name, q->image_name, sizeof order.image_name);
+	(void)work_ask(&w->workers, LANE_USED, false, &order, NULL, discarded, d);
+}
+
+void image_discard(struct warden *w, const struct warden_request *q)
+{
+	struct err e = { 0 };
+
+	if (image_exists(w, q->image_name)) {
+		discard(w, q, false);
+		return;
+	}
+	(void)err_set(&e, -ENOENT, "there is no image '%s'", q->image_name);
+	control_reply(w, WARDEN_REPLY, q->tag, "", &e, NULL, 0);
+}
+
+void image_list(struct warden *w, const struct warden_request *q)
+{
+	struct saved_image *image;
+	struct err fine = { 0 };
+	size_t at = 0;
+
+	while ((image = map_next(&w->images, &at)))
+		if (image->is_ready)
+			control_tell(w,
+				&(struct warden_reply){ .kind = WARDEN_LISTED, .tag = q->tag },
+				image->name);
+	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
+}
+
+/* ---- saving ---- */
+
+static void saved(void *arg, const struct work_report *report, const int *fds, int n_fds)
 {
 	struct slot *slot = arg;
 	const char *name = slot->still.image_name;
 	struct err e = report->e;
 	STEP(slot->w, WARDEN_STEP_WORKED);
 
+	(void)fds;
+	(void)n_fds;
 	CRASH_POINT("warden.save.copied");
-	slot->copier = NULL;
-	/* One that was killed had no time to let the sandbox go. */
-	if (e.code < 0 && !slot->frozen)
+	slot->work = NULL;
+	/* One that was killed had no time to let the sandbox go, or to tidy up. */
+	if (e.code < 0 && !stands(slot))
 		(void)order(slot, false, NULL);
 	remove_marker(slot);
-	if (e.code < 0)
-		saved_cancel(&slot->w->disk, name);
+	if (e.code == -ETIMEDOUT || e.code == -EIO)
+		discard(slot->w, &slot->still, true);
+	else if (e.code < 0)
+		image_forget(slot->w, name);
+	else
+		((struct saved_image *)map_get(&slot->w->images, str_of(name)))->is_ready = true;
 	if (report->has_lost_writes) {
 		slot->has_lost_writes = true;
 		(void)tell_lost_writes(&e);
 	}
 	log_debug("sandbox.saved",
 		"sandbox_id=%s image=%s code=%d still_us=%" PRId64 " us=%" PRId64, slot->id, name,
-		e.code, report->still_us, report->total_us);
+		e.code, report->still_us, time_now_us() - slot->asked_us);
 	finish(slot, e.code < 0 ? 0 : (report->bytes + MIB - 1) / MIB, &e);
 	if (slot->w->leaving)
 		warden_leave(slot->w);
 }
 
-static int start_copier(struct slot *slot, struct copy_order *begun, struct err *e)
+static int open_freezer(const struct slot *slot, struct work_order *order, int fds[WORK_FDS],
+	struct err *e)
 {
-	CLEANUP(copy_order_done) struct copy_order o = *begun;
-	struct warden *w = slot->w;
-	int r = 0;
+	struct freezer f = FREEZER_INIT;
+	int r;
 
-	o.layer_fd = disk_open_layer(&w->disk, &slot->image, &o.from_fd, e);
-	if (o.layer_fd < 0)
-		return o.layer_fd;
-	if (!slot->frozen)
-		r = freezer_open(&w->cgroups, slot->key, &o.freezer, e);
+	if (stands(slot))
+		return 0;
+	r = freezer_open(&slot->w->cgroups, slot->key, &f, e);
+	fds[WORK_FREEZE] = f.order_fd;
+	fds[WORK_FROZEN] = f.state_fd;
+	order->freezer_is_legacy = f.legacy;
+	return r;
+}
+
+static int ask_save(struct slot *slot, const char *name, struct err *e)
+{
+	struct work_order order = { .op = WORK_SAVE, .disk = slot->image.is };
+	int fds[WORK_FDS], r;
+
+	work_no_fds(fds);
+	memcpy(order.key, slot->key, sizeof order.key);
+	(void)snprintf(order.image_name, sizeof order.image_name, "%s", name);
+	if (slot->image.layer_fd >= 0)
+		fds[WORK_LAYER] = fcntl(slot->image.layer_fd, F_DUPFD_CLOEXEC, 0);
+	r = open_freezer(slot, &order, fds, e);
 	if (r >= 0)
-		r = o.marker_fd = make_marker(slot, e);
-	return r < 0 ? r : copier_start(w->loop, &w->copiers, &o, saved, slot, &slot->copier, e);
+		r = fds[WORK_MARKER] = make_marker(slot, e);
+	slot->asked_us = time_now_us();
+	if (r >= 0)
+		slot->work =
+			work_ask(&slot->w->workers, LANE_USED, false, &order, fds, saved, slot);
+	for (int i = 0; r < 0 && i < WORK_FDS; i++)
+		close_fdp(&fds[i]);
+	return r;
 }
 
 static void save(struct slot *slot, const struct warden_request *q)
 {
-	struct copy_order o = COPY_ORDER_INIT;
 	struct err e = { 0 };
-	int r;
+	int r = slot->has_lost_writes ? tell_lost_writes(&e) : 0;
 
-	o.name = q->image_name;
-	r = slot->has_lost_writes ? tell_lost_writes(&e) : 0;
+	if (r >= 0 && map_get(&slot->w->images, str_of(q->image_name)))
+		r = err_set(&e, -EEXIST, "there is an image '%s' already", q->image_name);
 	if (r >= 0)
-		o.to_fd = r = saved_begin(&slot->w->disk, q->image_name, &o.saved_fd, &e);
-	if (r >= 0) {
-		r = start_copier(slot, &o, &e);
-		if (r < 0)
-			saved_cancel(&slot->w->disk, q->image_name);
-	}
+		r = ask_save(slot, q->image_name, &e);
 	CRASH_POINT("warden.save.started");
-	if (r < 0)
+	if (r < 0) {
 		answer(slot, q, &e);
-	else
-		slot->still = *q;
+		return;
+	}
+	slot->still = *q;
+	slot->was_saved = true;
+	(void)image_reserve(slot->w, q->image_name);
 }
 
 static void serve(struct slot *slot, const struct warden_request *q)
@@ -256,12 +400,14 @@ void still_end(struct slot *slot)
 	struct err e = { 0 };
 
 	(void)err_set(&e, -ENOENT, "sandbox '%s' ended meanwhile", slot->id);
-	if (slot->copier)
-		copier_abandon(TAKE(slot->copier));
-	if (slot->birth)
-		blanks_forget(&slot->birth->blank);
-	if (slot->still.op == WARDEN_SAVE)
-		saved_cancel(&slot->w->disk, slot->still.image_name);
+	if (slot->still.op == WARDEN_SAVE) {
+		work_kill(TAKE(slot->work));
+		discard(slot->w, &slot->still, true);
+	} else if (slot->work && !slot->is_dead && !work_is_begun(slot->work)) {
+		work_forget(TAKE(slot->work));
+	} else if (slot->work && !slot->is_dead) {
+		work_stop(slot->work);
+	}
 	if (slot->still.op)
 		answer(slot, &slot->still, &e);
 	slot->still = (struct warden_request){ 0 };
@@ -275,11 +421,11 @@ void still_end(struct slot *slot)
 	}
 }
 
-/* An earlier warden's copier may still be at work. It finishes soon, and must have, before anybody
+/* An earlier warden's worker may still be at it. It finishes soon, and must have, before anybody
  * decides whether this sandbox stands still. */
-static int await_copier(int marker_fd, const char *id, struct err *e)
+static int await_worker(int marker_fd, const char *id, struct err *e)
 {
-	int64_t deadline_ms = time_now_ms() + OLD_COPIER_DEADLINE_MS;
+	int64_t deadline_ms = time_now_ms() + OLD_WORKER_DEADLINE_MS;
 
 	while (file_lock(marker_fd, F_WRLCK) < 0) {
 		if (time_now_ms() > deadline_ms)
@@ -300,7 +446,7 @@ int still_adopt(struct slot *slot, struct err *e)
 	if (r == -EOPNOTSUPP)
 		return 0;
 	if (r >= 0 && marker >= 0)
-		r = await_copier(marker, slot->id, e);
+		r = await_worker(marker, slot->id, e);
 	if (r < 0)
 		return r;
 	if (marker >= 0) {
@@ -310,35 +456,4 @@ int still_adopt(struct slot *slot, struct err *e)
 	}
 	slot->frozen = freezer_is_ordered(&f);
 	return 0;
-}
-
-void image_discard(struct warden *w, const struct warden_request *q)
-{
-	struct err e = { 0 };
-
-	(void)saved_discard(&w->disk, q->image_name, &e);
-	control_reply(w, WARDEN_REPLY, q->tag, "", &e, NULL, 0);
-}
-
-struct listing {
-	struct warden *w;
-	uint64_t tag;
-};
-
-static void list_one(void *arg, const char *name)
-{
-	const struct listing *l = arg;
-
-	if (strlen(name) < WARDEN_ID_SIZE)
-		control_tell(l->w, &(struct warden_reply){ .kind = WARDEN_LISTED, .tag = l->tag },
-			name);
-}
-
-void image_list(struct warden *w, const struct warden_request *q)
-{
-	struct listing l = { w, q->tag };
-	struct err fine = { 0 };
-
-	saved_each(&w->disk, list_one, &l);
-	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
 }

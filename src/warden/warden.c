@@ -190,7 +190,7 @@ void warden_init(struct warden *w, const struct options *o)
 	list_init(&w->booting);
 	list_init(&w->spares);
 	list_init(&w->replies);
-	list_init(&w->copiers);
+	list_init(&w->discards);
 	w->expected.disk_size = (struct disk_size){ (uint64_t)o->disk_mb << 20,
 		(uint64_t)o->disk_mb * DEFAULT_INODES_PER_MB };
 	w->expected.shm_bytes = (uint64_t)DEFAULT_MEMORY_MB / 2 << 20;
@@ -269,8 +269,8 @@ void warden_close(struct warden *w)
 		disk_let_go(&slot->image);
 		free(slot);
 	}
-	copiers_forget(&w->copiers);
-	blanks_close(&w->blanks);
+	spares_close(w);
+	images_close(w);
 	loop_timer_cancel(&w->refill);
 	loop_task_cancel(&w->refill_next);
 	loop_timer_cancel(&w->farewell);

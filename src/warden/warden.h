@@ -14,7 +14,6 @@
 #include "base/base.h"
 #include "loop/loop.h"
 #include "warden/cgroup.h"
-#include "warden/copier.h"
 #include "warden/disk.h"
 #include "warden/firewall.h"
 #include "warden/freezer.h"
@@ -65,6 +64,8 @@ struct warden {
 	struct rootfs rootfs;
 	struct volumes volumes;
 	struct workers workers;
+	struct map images;    /* saved ones, by name: see still.c */
+	struct list discards; /* on their way */
 	struct firewall firewall;
 	struct loop_io log_io;         /* of refused packets */
 	struct loop_timer rules_timer; /* the next look at whether the rules stand */
@@ -82,7 +83,6 @@ struct warden {
 	struct warden_times times[WARDEN_STEPS];
 
 	struct loop_io control;
-	struct list copiers; /* at work */
 	struct list replies; /* waiting for room in the control socket */
 	struct loop_timer farewell;
 	bool leaving;
@@ -140,9 +140,16 @@ struct pending {
 	struct warden_request request;
 };
 
-/* What a sandbox whose disk takes its time still needs when that is there: a saved one, to be
- * copied, or a blank one of a size that is new. */
-struct birth {
+/* An image that is being removed. */
+struct discard {
+	struct list node;
+	struct warden *w;
+	struct warden_request request;
+	bool is_unasked; /* what was left of a save that failed */
+};
+
+/* What a sandbox whose disk or root is not there yet needs when it is. */
+struct later {
 	struct warden_message message;
 	int settings_fd;
 	struct tree tree;
@@ -237,7 +244,10 @@ void birth_free(struct slot *slot);
 void sandbox_still(struct warden *w, const struct warden_request *q);
 /* An adopted one: whether it was stopped on purpose, and not by a warden that died saving it. */
 int still_adopt(struct slot *slot, struct err *e);
-void still_end(struct slot *slot); /* the sandbox is ending */
+void still_end(struct slot *slot);  /* the sandbox is ending */
+void images_load(struct warden *w); /* those that are there, at start */
+void images_close(struct warden *w);
+bool image_exists(const struct warden *w, const char *name);
 void image_discard(struct warden *w, const struct warden_request *q);
 void image_list(struct warden *w, const struct warden_request *q);
 
