@@ -247,6 +247,43 @@ int cgroup_open_legacy(const struct cgroups *cg, const char *key, int fds[CGROUP
 	return 0;
 }
 
+/* The caller's path in an old hierarchy: the line `number:controllers:path`. */
+static bool find_own(struct str text, const char *controller, struct str *ret_path)
+{
+	struct str line, number, names, name;
+
+	while (str_split(&text, '\n', &line)) {
+		if (!str_split(&line, ':', &number) || !str_split(&line, ':', &names))
+			continue;
+		while (str_split(&names, ',', &name))
+			if (str_is(name, controller)) {
+				*ret_path = line;
+				return true;
+			}
+	}
+	return false;
+}
+
+int cgroup_open_own(const struct cgroups *cg, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(65536);
+	char name[4096];
+	struct str path;
+	int fd, r;
+
+	if (cg->legacy_fd[CGROUP_PIDS] < 0)
+		return err_set(e, -EOPNOTSUPP, "no old cgroup hierarchy is used");
+	r = file_read(AT_FDCWD, "/proc/self/cgroup", &text, e);
+	if (r < 0)
+		return r;
+	if (!find_own(buf_str(&text), controller_names[CGROUP_PIDS], &path) ||
+		snprintf(name, sizeof name, "%s%.*s/cgroup.procs", cg->roots[CGROUP_PIDS],
+			STR_ARG(path)) >= (int)sizeof name)
+		return err_set(e, -EOPNOTSUPP, "this process's own cgroup is not found");
+	fd = open(name, O_WRONLY | O_CLOEXEC);
+	return fd < 0 ? err_sys(e, -errno, "open %s", name) : fd;
+}
+
 static int write_value(int fd, const char *key, const char *file, const char *value, struct err *e)
 {
 	char name[96];

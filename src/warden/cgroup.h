@@ -46,6 +46,11 @@ int cgroup_open_unified(const struct cgroups *cg, const char *key, int *ret, str
  */
 int cgroup_open_legacy(const struct cgroups *cg, const char *key, int fds[CGROUP_CONTROLLERS],
 	int *ret_n, struct err *e);
+/* To join a cgroup of the old hierarchies means to wait for a grace period of RCU, ten milliseconds
+ * and more, holding the lock that every change to any cgroup needs; unless somebody has joined one
+ * a moment ago. So while sandboxes are made, somebody joins the cgroup that it is in, which changes
+ * nothing: this is the file to write "0" to for that. -EOPNOTSUPP: it is not needed here. */
+int cgroup_open_own(const struct cgroups *cg, struct err *e);
 /* Writes only what differs from `now`, which is what was set before (zero: nothing). */
 int cgroup_limit(const struct cgroups *cg, const char *key, const struct limits *want,
 	struct limits *now, struct err *e);

@@ -79,6 +79,8 @@ struct warden {
 	struct loop_task refill_next;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
+	struct work *warm;       /* while it is kept cheap to join cgroups */
+	int64_t warm_until_ms;   /* 0: it need not be, or cannot */
 
 	struct warden_times times[WARDEN_STEPS];
 
