@@ -1,21 +1,16 @@
-/* Preparing a slot, in steps of less than a millisecond each, in an order in which every step only
- * needs the ones before it, and slot_end can undo from wherever it stopped. */
-#include "warden/slot-child.h"
+/* Preparing a slot: first its place (place.h), with which it is bare, then its disk and the root on
+ * it. Workers make all of that, since each part waits for locks or disks; what is left here is to
+ * take what they made, and slot_end can undo from wherever it stopped. */
 #include "warden/host.h"
+#include "warden/place.h"
 #include "warden/state.h"
 #include "warden/warden.h"
 
-#include <linux/capability.h>
-#include <linux/sched.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
 
 enum {
-	BACKLOG = 1024,
-	BARE_STEPS = 4, /* those that come before the disk */
+	MAX_PLACES = 8, /* that another server was faster to take, one after the other */
 };
 
 struct slot *slot_new(struct warden *w, const struct expectation *expected)
@@ -31,14 +26,16 @@ struct slot *slot_new(struct warden *w, const struct expectation *expected)
 	slot->disk_size = expected->disk_size;
 	random_id(slot->key, SLOT_KEY_SIZE - 1);
 	list_init(&slot->waiters);
+	list_init(&slot->policy_waiters);
 	list_init(&slot->pending);
 	list_append(&w->slots, &slot->node);
+	list_append(&w->prepared, &slot->pool_node);
 	return slot;
 }
 
 uid_t slot_first_uid(const struct slot *slot)
 {
-	return (uid_t)WARDEN_FIRST_UID + (uid_t)slot->number * WARDEN_UID_BLOCK;
+	return place_first_uid(slot->number);
 }
 
 int tree_open(const struct warden *w, const char *template_name, struct tree *ret, struct err *e)
@@ -63,234 +60,25 @@ int tree_open(const struct warden *w, const char *template_name, struct tree *re
 	return 0;
 }
 
-static int step_copy_image(struct slot *slot, struct err *e)
-{
-	if (birth_is_from_image(slot->birth)) /* it has been copied already */
-		return 0;
-	return disk_copy(&slot->w->disk, slot->key, slot->disk_size, &slot->image, e);
-}
-
-static int step_attach_image(struct slot *slot, struct err *e)
-{
-	return disk_attach(&slot->w->disk, &slot->image, e);
-}
-
-static int step_mount_image(struct slot *slot, struct err *e)
-{
-	int r = disk_mount(&slot->w->disk, &slot->image, e);
-
-	if (r >= 0 && birth_is_from_image(slot->birth))
-		r = disk_renew(&slot->image, e);
-	return r < 0 ? r : rootfs_idmap(slot->image.mount_fd, slot->user_fd, e);
-}
-
-static int step_cgroup(struct slot *slot, struct err *e)
-{
-	int r = cgroup_make(&slot->w->cgroups, slot->key, e);
-
-	if (r >= 0)
-		r = cgroup_limit(&slot->w->cgroups, slot->key, &slot->w->expected.limits,
-			&slot->limits, e);
-	return r < 0 ? r : crossings_watch(slot, e);
-}
-
-/* Somebody of the server's block who is nobody else: the kernel counts watches, queued signals,
- * message queues and the like also for who made the user namespace. With root for all, one sandbox
- * could take them from every other and from the host's own root. */
-static uid_t pick_owner(void)
-{
-	uint16_t any;
-
-	random_bytes(&any, sizeof any);
-	return (uid_t)WARDEN_FIRST_UID + (uid_t)MAX(any, 1);
-}
-
-/* Leaving euid 0 takes the effective capabilities away, and the child's place in its cgroup needs
- * one; coming back gives them again. A warden that cannot come back does not go on. */
-static pid_t clone_for(uid_t owner, struct clone_args *args)
-{
-	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct caps[2];
-	pid_t pid = -1;
-	int error;
-
-	/* The raw calls: this process has one thread, and its child must not ask for others. */
-	if (syscall(SYS_capget, &head, caps) < 0 ||
-		syscall(SYS_setresuid, (uid_t)-1, owner, (uid_t)-1) < 0)
-		return -1;
-	if (syscall(SYS_capset, &head, caps) == 0)
-		pid = (pid_t)syscall(SYS_clone3, args, sizeof *args);
-	if (pid == 0)
-		return 0;
-	error = errno;
-	if (syscall(SYS_setresuid, (uid_t)-1, 0, (uid_t)-1) < 0 ||
-		syscall(SYS_capset, &head, caps) < 0)
-		abort();
-	errno = error;
-	return pid;
-}
-
-static int clone_child(struct slot *slot, const struct slot_child *child, int cgroup_fd,
-	struct err *e)
-{
-	struct clone_args args = {
-		.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-			 CLONE_NEWUTS | CLONE_PIDFD,
-		.pidfd = (uintptr_t)&slot->pid_fd,
-		.exit_signal = SIGCHLD,
-	};
-	pid_t pid;
-
-	if (cgroup_fd >= 0) {
-		args.flags |= CLONE_INTO_CGROUP;
-		args.cgroup = (uint64_t)cgroup_fd;
-	}
-	pid = clone_for(pick_owner(), &args);
-	if (pid == 0)
-		slot_child_main(child);
-	if (pid < 0)
-		return err_sys(e, -errno, "clone a process into new namespaces");
-	slot->pid = pid;
-	return 0;
-}
-
-static int open_namespace(const struct slot *slot, const char *name, int *ret, struct err *e)
-{
-	char path[64];
-	int fd;
-
-	(void)snprintf(path, sizeof path, "/proc/%d/ns/%s", (int)slot->pid, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, -errno, "open %s", path);
-	*ret = fd;
-	return 0;
-}
-
-static int step_clone(struct slot *slot, struct err *e)
-{
-	struct slot_child child = { .guest_fd = slot->w->guest_fd };
-	cleanup_close int cgroup_fd = -EBADF;
-	int pair[2], r;
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_sys(e, -errno, "socketpair");
-	slot->guest_fd = pair[0];
-	child.socket_fd = pair[1];
-	(void)fd_set_nonblock(slot->guest_fd, true);
-	r = cgroup_open_unified(&slot->w->cgroups, slot->key, &cgroup_fd, e);
-	if (r >= 0)
-		r = cgroup_open_legacy(&slot->w->cgroups, slot->key, child.procs_fds,
-			&child.n_procs, e);
-	if (r >= 0)
-		r = clone_child(slot, &child, cgroup_fd, e);
-	for (int i = 0; i < child.n_procs; i++)
-		(void)close(child.procs_fds[i]);
-	(void)close(child.socket_fd);
-	if (r >= 0)
-		r = slot_watch(slot, e);
-	if (r >= 0 && process_start_time(slot->pid, &slot->start_time) < 0)
-		r = err_set(e, -ESRCH, "the cloned process is gone");
-	if (r >= 0)
-		r = open_namespace(slot, "net", &slot->net_fd, e);
-	return r >= 0 ? open_namespace(slot, "user", &slot->user_fd, e) : r;
-}
-
-static int write_map(const struct slot *slot, const char *name, struct err *e)
-{
-	char path[64], text[64];
-
-	(void)snprintf(path, sizeof path, "/proc/%d/%s", (int)slot->pid, name);
-	(void)snprintf(text, sizeof text, "0 %u %d", (unsigned)slot_first_uid(slot),
-		WARDEN_UID_BLOCK);
-	return file_write(AT_FDCWD, path, str_of(text), e);
-}
-
-/* When memory runs out everything else in the sandbox goes first: with PID 1 all would end. The
- * first file also sets the least that a process and its children may choose for themselves; the
- * second, the old one, does not, so that nothing the guest starts can follow it down there. Not
- * -17, which is never: with nothing else left to kill the sandbox must end and not hang. A warden
- * that lacks the capability leaves it at what the guest does: everything else volunteers. */
-static void protect(const struct slot *slot)
-{
-	char path[64];
-
-	(void)snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)slot->pid);
-	(void)file_write(AT_FDCWD, path, STR("0"), NULL);
-	(void)snprintf(path, sizeof path, "/proc/%d/oom_adj", (int)slot->pid);
-	(void)file_write(AT_FDCWD, path, STR("-16"), NULL);
-}
-
-/* The network gives the number, the number gives the uids, and with those the child goes on. */
-static int step_number(struct slot *slot, struct err *e)
-{
-	int r = net_attach(&slot->w->network, slot->net_fd, &slot->number, e);
-
-	if (r >= 0)
-		r = policy_enter(slot, e);
-	if (r >= 0)
-		r = write_map(slot, "uid_map", e);
-	if (r >= 0)
-		r = write_map(slot, "gid_map", e);
-	if (r < 0)
-		return r;
-	protect(slot);
-	r = fd_send(slot->guest_fd, "", 1, NULL, 0);
-	if (r < 0)
-		return err_sys(e, r, "let the guest start");
-	slot_expect_answer(slot);
-	return 0;
-}
-
-/* Bound through /proc, since the path of a data directory may be longer than a socket's may. */
-static int bind_socket(int dir_fd, uid_t owner, int *ret, struct err *e)
-{
-	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-
-	(void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/guest.sock",
-		dir_fd);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0)
-		return err_sys(e, -errno, "bind the guest's socket");
-	if (fchownat(dir_fd, "guest.sock", owner, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
-		fchmodat(dir_fd, "guest.sock", 0600, 0) < 0)
-		return err_sys(e, -errno, "give the guest's socket to the server");
-	if (listen(fd, BACKLOG) < 0)
-		return err_sys(e, -errno, "listen");
-	*ret = TAKE_FD(fd);
-	return 0;
-}
-
-static int open_run_dir(const struct slot *slot, bool make, struct err *e)
+static int open_run_dir(const struct slot *slot, struct err *e)
 {
 	char name[SLOT_KEY_SIZE + 1];
 	int fd;
 
 	(void)snprintf(name, sizeof name, ".%s", slot->key);
-	if (make && mkdirat(slot->w->run_fd, name, 0711) < 0)
-		return err_sys(e, -errno, "make the run directory");
 	fd = openat(slot->w->run_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? err_sys(e, -errno, "open the run directory") : fd;
 }
 
-static int step_run_dir(struct slot *slot, struct err *e)
-{
-	cleanup_close int dir_fd = open_run_dir(slot, true, e);
-
-	if (dir_fd < 0)
-		return dir_fd;
-	return bind_socket(dir_fd, (uid_t)slot->w->options->server_uid, &slot->listen_fd, e);
-}
-
 /* Everything the next warden must know is there before the sandbox has a name. */
-static int step_state(struct slot *slot, struct err *e)
+static int write_state(struct slot *slot, struct err *e)
 {
 	struct state state = { .pid = slot->pid,
 		.start_time = slot->start_time,
 		.number = slot->number,
-		.loop = slot->image.loop,
+		.loop = slot->image.is.loop,
 		.engine = slot->engine };
-	cleanup_close int dir_fd = open_run_dir(slot, false, e);
+	cleanup_close int dir_fd = open_run_dir(slot, e);
 
 	if (dir_fd < 0)
 		return dir_fd;
@@ -298,150 +86,376 @@ static int step_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-static int send_root(struct slot *slot, const int *own_fds, const struct warden_message *m,
-	struct err *e)
+static int send_root(struct slot *slot, const int *own_fds, const int *mount_fds, struct err *e)
 {
+	const struct warden_message *m = slot->later ? &slot->later->message : NULL;
 	struct guest_boot message = { .version = WARDEN_VERSION,
 		.step = GUEST_ROOT,
 		.engine = slot->engine,
+		.n_mounts = m ? m->request.n_mounts : 0,
 		.shm_bytes = slot->shm_bytes };
-	int fds[GUEST_ROOT_FDS + WARDEN_MAX_MOUNTS], r = 0;
-	uint32_t n = m ? m->request.n_mounts : 0;
+	int fds[GUEST_ROOT_FDS + WARDEN_MAX_MOUNTS], r;
 	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS;
 
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
 	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
 	memcpy(fds, own_fds, (size_t)own * sizeof *fds);
-	message.n_mounts = n;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < message.n_mounts; i++) {
 		memcpy(message.paths[i], m->mounts[i].path, sizeof message.paths[i]);
-		fds[own + (int)i] = -EBADF;
+		fds[own + (int)i] = mount_fds[i];
 	}
-	if (n)
-		r = volumes_open(&slot->w->volumes, m->mounts, n, slot_first_uid(slot), fds + own,
-			e);
-	if (r >= 0) {
-		r = fd_send(slot->guest_fd, &message, guest_boot_size(n), fds, own + (int)n);
-		r = r < 0 ? err_sys(e, r, "give the guest its root") : 0;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		close_fdp(&fds[own + (int)i]);
-	return r;
+	r = fd_send(slot->guest_fd, &message, guest_boot_size(message.n_mounts), fds,
+		own + (int)message.n_mounts);
+	return r < 0 ? err_sys(e, r, "give the guest its root") : 0;
 }
 
-static int send_local_root(struct slot *slot, int root_fd, const struct warden_message *m,
-	struct err *e)
+static int send_local_root(struct slot *slot, int root_fd, const int *mount_fds, struct err *e)
 {
 	int fds[GUEST_ROOT_FDS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
 	int r = meters_open(&slot->w->cgroups, slot->key, meters, e);
 
 	if (r < 0)
 		return r;
-	r = send_root(slot, fds, m, e);
+	r = send_root(slot, fds, mount_fds, e);
 	meters_close(meters);
 	return r;
 }
 
-int slot_give_root(struct slot *slot, const struct tree *tree, const struct warden_message *m,
-	struct err *e)
+/* The mounts are those of its volumes. */
+static int give_root(struct slot *slot, int root_fd, const int *mount_fds, struct err *e)
 {
-	struct rootfs_layers layers = { .lower_fd = tree->fd,
-		.image_fd = slot->image.mount_fd,
-		.user_ns_fd = slot->user_fd,
-		.first_uid = slot_first_uid(slot) };
-	cleanup_close int root_fd = -EBADF, door = -EBADF;
-	int r = rootfs_mount(&slot->w->rootfs, &layers, &root_fd, e);
+	cleanup_close int door = -EBADF;
+	int r = 0;
 
-	slot->shm_bytes = m ? m->request.shm_bytes : slot->w->expected.shm_bytes;
-	if (r >= 0 && slot->engine == WARDEN_GVISOR)
+	if (slot->engine == WARDEN_GVISOR)
 		r = door = engine_door(slot, e);
 	if (r >= 0 && slot->engine == WARDEN_LOCAL)
-		r = send_local_root(slot, root_fd, m, e);
+		r = send_local_root(slot, root_fd, mount_fds, e);
 	else if (r >= 0)
 		r = send_root(slot,
 			(int[]){ root_fd, door >= 0 ? door : slot->listen_fd, slot->w->inner_fd },
-			m, e);
+			mount_fds, e);
 	if (r < 0)
 		return r;
-	slot->root = *tree;
-	slot->root.fd = -EBADF;
-	disk_let_go(&slot->image);
+	slot->root = slot->asked_root;
+	close_fdp(&slot->image.mount_fd);
 	close_fdp(&slot->user_fd);
 	close_fdp(&slot->listen_fd);
-	slot->user_fd = slot->listen_fd = -EBADF;
+	slot->image.mount_fd = slot->user_fd = slot->listen_fd = -EBADF;
 	return 0;
 }
 
-/* The expected template may not exist, or no longer, and volumes go with the root: then the root
- * waits until all is known. */
-static int step_root(struct slot *slot, struct err *e)
-{
-	CLEANUP(tree_done) struct tree tree = TREE_INIT;
+/* ---- its place ---- */
 
-	if (slot->w->expected.has_mounts || !slot->w->expected.template_name[0] ||
-		tree_open(slot->w, slot->w->expected.template_name, &tree, NULL) < 0)
+/* Nobody has had those that it did not take. */
+static void give_back_numbers(struct slot *slot)
+{
+	for (uint32_t i = 0; i < slot->n_reserved; i++)
+		if (slot->reserved[i] != slot->number)
+			net_give_back(&slot->w->network, slot->reserved[i]);
+	slot->n_reserved = 0;
+}
+
+/* All of it, or a process that ends by itself and has to be waited for, or nothing. */
+static void take_place(struct slot *slot, const struct work_report *report, const int *fds,
+	int n_fds)
+{
+	slot->is_placing = false;
+	/* A worker that did not come to its report may have come to the process. */
+	slot->w->n_strays += report->pid == 0 && report->e.code < 0;
+	slot->pid = report->pid;
+	slot->start_time = report->start_time;
+	slot->number = report->number;
+	give_back_numbers(slot);
+	if (n_fds == PLACE_FDS) {
+		slot->pid_fd = fds[PLACE_PID];
+		slot->net_fd = fds[PLACE_NET];
+		slot->user_fd = fds[PLACE_USER];
+		slot->guest_fd = fds[PLACE_GUEST];
+		slot->listen_fd = fds[PLACE_LISTEN];
+		return;
+	}
+	if (slot->pid > 0)
+		slot->pid_fd = pidfd_open(slot->pid, 0);
+	for (int i = 0; i < n_fds; i++)
+		(void)close(fds[i]);
+}
+
+/* Its interface is there: from now on it has rules, and only then it runs. */
+static int let_run(struct slot *slot, struct err *e)
+{
+	int r = crossings_watch(slot, e);
+
+	slot->limits = slot->asked_limits;
+	if (r >= 0)
+		r = policy_enter(slot, e);
+	if (r >= 0) {
+		r = fd_send(slot->guest_fd, "", 1, NULL, 0);
+		r = r < 0 ? err_sys(e, r, "let the guest start") : 0;
+	}
+	if (r >= 0)
+		slot_expect_answer(slot);
+	return r;
+}
+
+/* Another server has taken its numbers meanwhile: whoever waits for this slot gets another. */
+static void place_anew(struct slot *slot)
+{
+	struct warden *w = slot->w;
+	struct slot *other = slot_new(w, &w->expected);
+	struct err e = { 0 }, why = { .code = -ECANCELED };
+
+	net_look_elsewhere(&w->network);
+	other->n_places = slot->n_places + 1;
+	other->state = slot->state;
+	other->cold = slot->cold;
+	other->engine = slot->engine;
+	other->disk_size = slot->disk_size;
+	other->create_pending = slot->create_pending;
+	other->create_tag = slot->create_tag;
+	other->created_us = slot->created_us;
+	other->later = TAKE(slot->later);
+	if (other->later) {
+		list_remove(&other->pool_node);
+		(void)map_put(&w->by_id, str_of(other->later->message.request.id), other);
+	}
+	slot->create_pending = false;
+	if (slot_ask_place(other, other->later, slot->worked, &e) < 0)
+		slot_end(other, &e);
+	slot_end(slot, &why);
+}
+
+static void on_placed(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	struct err e = report->e, fine = { 0 };
+	int r = e.code;
+	STEP(slot->w, WARDEN_STEP_PLACED);
+
+	slot->work = NULL;
+	take_place(slot, report, fds, n_fds);
+	if (slot->pid_fd >= 0 && slot_watch(slot, &e) < 0)
+		r = MIN(r, e.code);
+	log_debug("slot.place", "slot=%s code=%d us=%" PRId64, slot->key, r,
+		time_now_us() - slot->asked_us);
+	if (slot->state == SLOT_ENDING) {
+		slot_placed_late(slot);
+		return;
+	}
+	if (r == -EEXIST && slot->n_places < MAX_PLACES) {
+		place_anew(slot);
+		return;
+	}
+	if (r >= 0)
+		r = let_run(slot, &e);
+	slot->worked(slot, r < 0 ? &e : &fine);
+}
+
+/* The network gives the number, the number gives the user ids. Where other servers take numbers as
+ * well, somebody else may be faster. */
+static int reserve_numbers(struct slot *slot, struct err *e)
+{
+	struct network *net = &slot->w->network;
+	uint32_t n = net->is_shared ? WORK_NUMBERS : 1;
+	int r = net_take(net, &slot->reserved[0], e);
+
+	if (r < 0)
+		return r;
+	slot->n_reserved = 1;
+	while (slot->n_reserved < n && net_take(net, &slot->reserved[slot->n_reserved], NULL) >= 0)
+		slot->n_reserved++;
+	return 0;
+}
+
+int slot_ask_place(struct slot *slot, bool is_urgent, slot_fn done, struct err *e)
+{
+	struct warden *w = slot->w;
+	struct work_order order = { .op = WORK_PLACE, .limits = w->expected.limits };
+	int r = reserve_numbers(slot, e);
+
+	if (r < 0)
+		return r;
+	memcpy(order.key, slot->key, sizeof order.key);
+	memcpy(order.numbers, slot->reserved, sizeof order.numbers);
+	order.n_numbers = slot->n_reserved;
+	slot->asked_limits = order.limits;
+	refill_warm(w);
+	slot->worked = done;
+	slot->is_placing = true;
+	slot->asked_us = time_now_us();
+	slot->work = work_ask(&w->workers, LANE_FRESH, is_urgent, &order, NULL, on_placed, slot);
+	return 0;
+}
+
+bool slot_forget_place(struct slot *slot)
+{
+	if (!slot->is_placing || work_is_begun(slot->work))
+		return false;
+	work_forget(TAKE(slot->work));
+	slot->is_placing = false;
+	give_back_numbers(slot);
+	return true;
+}
+
+/* ---- its disk ---- */
+
+/* Closing one here is never the last use of the sandbox's disk: layer_fd is another. */
+static void close_all(const int *fds, int n)
+{
+	for (int i = 0; i < n; i++)
+		(void)close(fds[i]);
+}
+
+static int take_disk(struct slot *slot, const struct work_report *report, const int *fds, int n_fds,
+	struct err *e)
+{
+	int r, used = report->has_layer ? 2 : 1;
+
+	slot->image.is = report->disk;
+	if (slot->is_of_blank && !slot->blank.inodes)
+		slot->blank = report->use;
+	if (report->has_layer)
+		slot->image.layer_fd = fds[1];
+	if (slot->state == SLOT_ENDING) {
+		close_all(fds, 1);
+		close_all(fds + used, n_fds - used);
 		return 0;
-	return slot_give_root(slot, &tree, NULL, e);
+	}
+	disk_learn(&slot->w->disk, slot->disk_size);
+	r = write_state(slot, e);
+	if (slot->asked_root.dev == 0) {
+		slot->image.mount_fd = fds[0];
+		return r;
+	}
+	if (r >= 0)
+		r = give_root(slot, fds[0], fds + used, e);
+	close_all(fds, 1);
+	close_all(fds + used, n_fds - used);
+	return r;
+}
+
+/* A step that failed first and then did not may have left a word in `e`. */
+static void go_on(struct slot *slot, int r, const struct err *e)
+{
+	struct err fine = { 0 };
+
+	if (slot->state == SLOT_ENDING)
+		slot_worked(slot);
+	else
+		slot->worked(slot, r < 0 ? e : &fine);
+}
+
+/* What its image would be called is removed at its end, and what it was called now. */
+static void forget_disk(struct slot *slot)
+{
+	struct work_order order = { .op = WORK_REMOVE, .disk = slot->image.is };
+
+	if (slot->n_uses)
+		(void)work_ask(&slot->w->workers, LANE_USED, false, &order, NULL, NULL, NULL);
+	slot->image.is = disk_name(&slot->w->disk, slot->key);
+}
+
+static void on_disk(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	struct err e = report->e;
+	int r = e.code;
+	STEP(slot->w, WARDEN_STEP_DISK);
+
+	slot->work = NULL;
+	if (r >= 0)
+		r = take_disk(slot, report, fds, n_fds, &e);
+	else /* a worker that was killed has not tidied up */
+		forget_disk(slot);
+	log_debug("slot.disk", "slot=%s code=%d us=%" PRId64, slot->key, r,
+		time_now_us() - slot->asked_us);
+	go_on(slot, r, &e);
+}
+
+static void on_root(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	struct err e = report->e;
+	int r = e.code;
+	STEP(slot->w, WARDEN_STEP_DISK);
+
+	slot->work = NULL;
+	if (r >= 0 && slot->state != SLOT_ENDING)
+		r = give_root(slot, fds[0], fds + 1, &e);
+	close_all(fds, n_fds);
+	go_on(slot, r, &e);
+}
+
+static int keep(int fd)
+{
+	return fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* What both orders say. */
+static void fill_order(struct slot *slot, const struct tree *tree, struct work_order *order,
+	int fds[WORK_FDS])
+{
+	const struct warden_message *m = slot->later ? &slot->later->message : NULL;
+
+	work_no_fds(fds);
+	memcpy(order->key, slot->key, sizeof order->key);
+	order->first_uid = slot_first_uid(slot);
+	if (m && tree) {
+		order->n_mounts = m->request.n_mounts;
+		memcpy(order->mounts, m->mounts, sizeof order->mounts);
+	}
+	fds[WORK_USER_NS] = keep(slot->user_fd);
+	fds[WORK_TREE] = tree ? keep(tree->fd) : -EBADF;
+	slot->asked_root =
+		tree ? (struct tree){ -EBADF, tree->dev, tree->ino } : (struct tree)TREE_INIT;
+	if (m)
+		slot->shm_bytes = m->request.shm_bytes;
+	slot->asked_us = time_now_us();
+}
+
+void slot_ask_disk(struct slot *slot, const struct tree *tree, slot_fn done)
+{
+	struct warden *w = slot->w;
+	struct work_order order = { .op = WORK_DISK, .size = slot->disk_size };
+	uint32_t worn = net_must_forget(&w->network, slot->number);
+	int fds[WORK_FDS];
+	bool is_fresh;
+
+	assert(slot_is_bare(slot) && !slot->work && slot->guest_fd >= 0);
+	slot->has_disk = true;
+	slot->worked = done;
+	fill_order(slot, tree, &order, fds);
+	if (slot->later)
+		memcpy(order.image_name, slot->later->message.request.image_name,
+			sizeof order.image_name);
+	slot->is_of_blank = !order.image_name[0];
+	if (slot->is_of_blank)
+		(void)spare_take(slot, &order, &fds[WORK_MOUNT]);
+	/* Volumes are written by sandboxes, too. */
+	is_fresh = !order.image_name[0] && order.n_mounts == 0 &&
+		   disk_knows(&w->disk, slot->disk_size);
+	if (worn) {
+		order.addresses[order.n_addresses++] = worn;
+		net_forgot(&w->network, &worn, 1);
+	}
+	slot->work = work_ask(&w->workers, is_fresh ? LANE_FRESH : LANE_USED, slot->later != NULL,
+		&order, fds, on_disk, slot);
+}
+
+void slot_ask_root(struct slot *slot, const struct tree *tree, slot_fn done)
+{
+	struct work_order order = { .op = WORK_ROOT, .disk = slot->image.is };
+	int fds[WORK_FDS];
+
+	assert(slot->has_disk && !slot->work && slot->root.dev == 0);
+	slot->worked = done;
+	fill_order(slot, tree, &order, fds);
+	fds[WORK_MOUNT] = keep(slot->image.mount_fd);
+	slot->work = work_ask(&slot->w->workers, order.n_mounts ? LANE_USED : LANE_FRESH, true,
+		&order, fds, on_root, slot);
 }
 
 bool slot_is_bare(const struct slot *slot)
 {
-	return slot->next_step <= BARE_STEPS;
-}
-
-/* For a request that is here already: its own template follows at once, so none is guessed. */
-int slot_finish(struct slot *slot, struct err *e)
-{
-	int r = 1;
-
-	slot->cold = true;
-	slot->stays_bare = false;
-	while (r > 0)
-		r = slot_step(slot, e);
-	return r;
-}
-
-int slot_finish_bare(struct slot *slot, struct err *e)
-{
-	int r = 0;
-
-	assert(slot_is_bare(slot));
-	slot->cold = true;
-	slot->stays_bare = true;
-	while (r >= 0 && slot->next_step < BARE_STEPS)
-		r = slot_step(slot, e);
-	return r;
-}
-
-int slot_step(struct slot *slot, struct err *e)
-{
-	static const struct {
-		const char *name;
-		int (*run)(struct slot *slot, struct err *e);
-	} steps[] = {
-		{ "cgroup", step_cgroup },
-		{ "clone", step_clone },
-		{ "number", step_number },
-		{ "run-dir", step_run_dir },
-		{ "copy-image", step_copy_image },
-		{ "attach-image", step_attach_image },
-		{ "mount-image", step_mount_image },
-		{ "state", step_state },
-		{ "root", step_root },
-	};
-	int64_t from_us = time_now_us();
-	int at = slot->next_step++, r = 0;
-
-	if (!slot->cold || steps[at].run != step_root)
-		r = steps[at].run(slot, e);
-	if (r < 0)
-		return err_wrap(e, r, "prepare a sandbox: %s", steps[at].name);
-	log_debug("slot.step", "slot=%s step=%s us=%" PRId64, slot->key, steps[at].name,
-		time_now_us() - from_us);
-	if (slot->next_step < (int)ARRAY_SIZE(steps) &&
-		(slot->next_step != BARE_STEPS || !slot->stays_bare))
-		return 1;
-	if (slot->state == SLOT_MAKING)
-		slot->state = SLOT_IDLE;
-	return 0;
+	return !slot->has_disk;
 }

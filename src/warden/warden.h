@@ -124,7 +124,7 @@ static inline void tree_done(struct tree *tree)
 }
 
 enum slot_state {
-	SLOT_MAKING,  /* some steps of preparing are left */
+	SLOT_MAKING,  /* a worker makes its place or its disk */
 	SLOT_IDLE,    /* prepared, nobody's */
 	SLOT_BOOTING, /* named, the guest has not answered yet */
 	SLOT_RUNNING,
@@ -177,9 +177,14 @@ typedef void (*slot_fn)(struct slot *slot, const struct err *e);
 struct slot {
 	struct warden *w;
 	struct list node;
+	struct list pool_node; /* in `prepared` or in `booting` */
 	enum slot_state state;
-	int next_step;           /* of preparing */
-	bool stays_bare;         /* to be kept without a disk */
+	bool is_placing;     /* a worker makes its place */
+	int n_places;        /* that another server has taken before it could */
+	uint32_t n_reserved; /* for that */
+	int reserved[WORK_NUMBERS];
+	bool has_disk;           /* or has asked for it */
+	uint64_t kind;           /* that it is prepared for; 0: for none */
 	char key[SLOT_KEY_SIZE]; /* names its cgroups, image and unnamed run directory */
 	char id[WARDEN_ID_SIZE];
 	int number; /* uid range, addresses, interface; 0: none yet */
@@ -197,8 +202,9 @@ struct slot {
 	uint64_t shm_bytes; /* that its root was given */
 	struct limits limits;
 	struct crossing crossings[WARDEN_LIMITS];
-	struct tree root; /* fd is unused; dev 0: none given yet */
-	int answers;      /* of the guest */
+	struct tree root;       /* fd is unused; dev 0: none given yet */
+	struct tree asked_root; /* that is on its way */
+	int answers;            /* of the guest */
 
 	bool create_pending;
 	int settings_fd; /* of an engine, until its guest is ready for them, as the next */
@@ -221,15 +227,16 @@ struct slot {
 
 /* slot.c: preparing. */
 struct slot *slot_new(struct warden *w, const struct expectation *expected);
-/* One step. 1: more are left, 0: prepared. On failure the slot is good only for slot_end. */
-int slot_step(struct slot *slot, struct err *e);
-/* All steps that need no template: with a disk, or up to where one would be given. */
-int slot_finish(struct slot *slot, struct err *e);
-int slot_finish_bare(struct slot *slot, struct err *e);
+/* Has its place made: it is bare when `done` comes. On failure the slot is good only for slot_end;
+ * `done` does not come once it has ended. */
+int slot_ask_place(struct slot *slot, bool is_urgent, slot_fn done, struct err *e);
+/* Whether it need not be made after all: nobody has begun. */
+bool slot_forget_place(struct slot *slot);
 bool slot_is_bare(const struct slot *slot);
-/* With the volumes that the message names; NULL: none, as for one that waits for its request. */
-int slot_give_root(struct slot *slot, const struct tree *tree, const struct warden_message *m,
-	struct err *e);
+/* Has its disk made, and with a tree the root on it, which the guest is given; of a slot with
+ * `later`, as that says. `done` comes later, unless the slot has ended. */
+void slot_ask_disk(struct slot *slot, const struct tree *tree, slot_fn done);
+void slot_ask_root(struct slot *slot, const struct tree *tree, slot_fn done);
 uid_t slot_first_uid(const struct slot *slot);
 
 /* sandbox.c: from a request to a named sandbox and to its end. */
