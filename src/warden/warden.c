@@ -272,7 +272,7 @@ void warden_close(struct warden *w)
 	spares_close(w);
 	images_close(w);
 	loop_timer_cancel(&w->refill);
-	loop_task_cancel(&w->refill_next);
+	loop_timer_cancel(&w->fade_timer);
 	loop_timer_cancel(&w->farewell);
 	policy_close(w);
 	map_done(&w->by_id);
@@ -444,7 +444,7 @@ void warden_leave(struct warden *w)
 	if (!w->leaving) {
 		w->leaving = true;
 		loop_timer_cancel(&w->refill);
-		loop_task_cancel(&w->refill_next);
+		loop_timer_cancel(&w->fade_timer);
 		loop_timer_init(&w->farewell, w->loop, farewell, w);
 		loop_timer_set(&w->farewell, loop_now_ms(w->loop) + FAREWELL_MS);
 	}

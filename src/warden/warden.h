@@ -44,8 +44,13 @@ enum {
 	ENGINE_DEADLINE_MS = 60000, /* a kernel of its own to start, perhaps beside many others */
 };
 
-/* What the next request will probably want: what the last one did. */
+/* What the next request will probably want: what the last ones did. */
+enum {
+	EXPECTATIONS = 4,
+};
 struct expectation {
+	uint64_t number; /* tells it from all others; 0: it is none */
+	int64_t uses;    /* lately: see expect.c */
 	char template_name[WARDEN_NAME_SIZE];
 	struct disk_size disk_size;
 	uint64_t shm_bytes;
@@ -76,7 +81,6 @@ struct warden {
 	struct slot *making; /* the one being prepared in the background */
 	struct expectation expected;
 	struct loop_timer refill;
-	struct loop_task refill_next;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
 	struct work *warm;       /* while it is kept cheap to join cgroups */
@@ -238,6 +242,19 @@ bool slot_is_bare(const struct slot *slot);
 void slot_ask_disk(struct slot *slot, const struct tree *tree, slot_fn done);
 void slot_ask_root(struct slot *slot, const struct tree *tree, slot_fn done);
 uid_t slot_first_uid(const struct slot *slot);
+
+/* expect.c: what is prepared. */
+void expect_another(struct warden *w, const struct expectation *x);
+/* The kind of which most are missing, and how many of all; NULL: none is. */
+const struct expectation *expect_lacking(const struct warden *w, int64_t *ret_all);
+bool expect_size(const struct warden *w, struct disk_size size); /* disks of it will be wanted */
+
+/* refill.c: preparing ahead of requests. */
+/* Slots are about to be made: joining cgroups is to be cheap for a while. */
+void refill_warm(struct warden *w);
+void refill_soon(struct warden *w);
+/* A prepared one has died or could not be made, and the next may do the same: not at once. */
+void refill_back_off(struct warden *w);
 
 /* sandbox.c: from a request to a named sandbox and to its end. */
 void sandbox_create(struct warden *w, const struct warden_message *m, const int *fds, int n_fds);
