@@ -1,135 +1,13 @@
 #include "warden/warden.h"
-#include "warden/saved.h"
 #include "warden/wire.h"
 
 #include <linux/fs.h>
 #include <sys/socket.h>
 
 enum {
-	BARE_SLOTS = 2,         /* kept besides the complete ones */
-	REFILL_AFTER_MS = 2,    /* the request that emptied the pool is still being served */
-	REFILL_PAUSE_MS = 1000, /* after a failure */
-	REFILL_MAX_PAUSE_MS = 60000,
 	MAX_WAITERS = 64, /* for the end of one sandbox, which the kernel may put off for long */
+	FORGET_AT_ONCE = 256,
 };
-
-static int count_idle(const struct warden *w, bool bare)
-{
-	int n = 0;
-
-	LIST_EACH(&w->slots, node)
-	{
-		struct slot *slot = container_of(node, struct slot, node);
-
-		n += slot->state == SLOT_IDLE && slot_is_bare(slot) == bare;
-	}
-	return n;
-}
-
-/* One that waits for its disk to be copied needs no processor; an engine needs it for so long that
- * the next requests would find nothing prepared. */
-static bool is_booting(const struct warden *w)
-{
-	LIST_EACH(&w->slots, node)
-	{
-		struct slot *slot = container_of(node, struct slot, node);
-
-		if (slot->state == SLOT_BOOTING && !slot->birth && slot->engine == WARDEN_LOCAL)
-			return true;
-	}
-	return false;
-}
-
-/* A guest that joins its cgroups (old hierarchies only) makes the next mkdir there wait for many
- * milliseconds: its first answer says that it is through, and calls refill_soon. */
-static bool is_joining(const struct warden *w)
-{
-	LIST_EACH(&w->slots, node)
-	{
-		struct slot *slot = container_of(node, struct slot, node);
-
-		if (slot->state == SLOT_IDLE && slot->answers == 0)
-			return true;
-	}
-	return false;
-}
-
-/* Of those that die together only the first counts. */
-void refill_back_off(struct warden *w)
-{
-	int64_t now_ms = loop_now_ms(w->loop);
-
-	if (now_ms < w->refill_from_ms)
-		return;
-	w->refill_pause_ms = MIN(MAX(w->refill_pause_ms * 2, REFILL_PAUSE_MS), REFILL_MAX_PAUSE_MS);
-	w->refill_from_ms = now_ms + w->refill_pause_ms;
-	log_warn("refill.pause", "ms=%" PRId64, w->refill_pause_ms);
-}
-
-static void refill_failed(struct warden *w, const struct err *e)
-{
-	log_error("slot.failed", "err=%s", log_quote(str_of(e->msg)));
-	slot_end(w->making, e);
-	loop_timer_set(&w->refill, w->refill_from_ms);
-}
-
-static bool lacks(const struct warden *w, bool bare)
-{
-	int64_t wanted = w->options->pool;
-
-	if (bare)
-		wanted = disk_has_images(&w->disk) ? MIN(wanted, BARE_SLOTS) : 0;
-	return count_idle(w, bare) < wanted;
-}
-
-/* The blank of a size that was wanted last may be gone again: then one of the usual size is not
- * in vain either. */
-static void begin_slot(struct warden *w)
-{
-	if (!disk_is_prepared(&w->disk, w->expected.disk_size))
-		w->expected.disk_size = w->disk.usual_size;
-	w->making = slot_new(w, &w->expected);
-	w->making->stays_bare = !lacks(w, false);
-}
-
-static void refill_step(void *arg)
-{
-	struct warden *w = arg;
-	struct err e = { 0 };
-	int r;
-
-	if (w->leaving || (!w->making && ((!lacks(w, false) && !lacks(w, true)) || is_joining(w))))
-		return;
-	if (!w->making && loop_now_ms(w->loop) < w->refill_from_ms) {
-		loop_timer_set(&w->refill, w->refill_from_ms);
-		return;
-	}
-	/* Requests on their way need the processors more. */
-	if (is_booting(w)) {
-		loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
-		return;
-	}
-	if (!w->making)
-		begin_slot(w);
-	r = slot_step(w->making, &e);
-	if (r < 0) {
-		refill_failed(w, &e);
-		return;
-	}
-	if (r == 0)
-		w->making = NULL;
-	/* In the next turn: requests and answers that came meanwhile go first. */
-	loop_defer(w->loop, &w->refill_next, refill_step, w);
-}
-
-void refill_soon(struct warden *w)
-{
-	if (!w->refill.loop)
-		loop_timer_init(&w->refill, w->loop, refill_step, w);
-	if (w->leaving || loop_timer_is_set(&w->refill) || w->refill_next.loop)
-		return;
-	loop_timer_set(&w->refill, loop_now_ms(w->loop) + REFILL_AFTER_MS);
-}
 
 static struct disk_size size_of(const struct warden_request *q)
 {
@@ -142,11 +20,12 @@ static bool fits(const struct slot *slot, const struct warden_request *q)
 	       disk_size_eq(slot->disk_size, size_of(q));
 }
 
-static struct slot *find_bare(const struct warden *w)
+/* One that can be given any disk. */
+static struct slot *take_bare(struct warden *w)
 {
-	LIST_EACH(&w->slots, node)
+	LIST_EACH(&w->prepared, node)
 	{
-		struct slot *slot = container_of(node, struct slot, node);
+		struct slot *slot = container_of(node, struct slot, pool_node);
 
 		if (slot->state == SLOT_IDLE && slot_is_bare(slot))
 			return slot;
@@ -154,53 +33,74 @@ static struct slot *find_bare(const struct warden *w)
 	return NULL;
 }
 
+/* One that will be able to soon. */
+static struct slot *find_placing(const struct warden *w)
+{
+	LIST_EACH(&w->prepared, node)
+	{
+		struct slot *slot = container_of(node, struct slot, pool_node);
+
+		if (slot->state == SLOT_MAKING && slot->is_placing)
+			return slot;
+	}
+	return NULL;
+}
+
+/* One whose disk and root are being made as this request wants them. */
+static struct slot *find_in_making(const struct warden *w, const struct warden_request *q,
+	const struct tree *tree)
+{
+	LIST_EACH(&w->prepared, node)
+	{
+		struct slot *slot = container_of(node, struct slot, pool_node);
+
+		if (slot->state == SLOT_MAKING && slot->work && slot->has_disk &&
+			disk_size_eq(slot->disk_size, size_of(q)) &&
+			slot->asked_root.dev == tree->dev && slot->asked_root.ino == tree->ino &&
+			slot->shm_bytes == q->shm_bytes && q->n_mounts == 0)
+			return slot;
+	}
+	return NULL;
+}
+
 /* A slot sealed in the right root, else one without a root yet, else none. With volumes only the
- * latter will do: they are mounted when the root is given. One sealed in vain makes way, since the
- * next request will probably be like this one. */
+ * latter will do: they are mounted when the root is given. */
 static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 	const struct tree *tree)
 {
-	struct slot *rootless = NULL, *other = NULL;
-	struct err unused = { .code = -ECANCELED };
+	struct slot *rootless = NULL;
 
-	LIST_EACH(&w->slots, node)
+	LIST_EACH(&w->prepared, node)
 	{
-		struct slot *slot = container_of(node, struct slot, node);
+		struct slot *slot = container_of(node, struct slot, pool_node);
 
 		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino &&
 			slot->shm_bytes == q->shm_bytes && q->n_mounts == 0)
 			return slot;
 		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
 			rootless = slot;
-		else if (slot->state == SLOT_IDLE && !slot_is_bare(slot) && !other)
-			other = slot;
 	}
-	if (!rootless && other)
-		slot_end(other, &unused);
 	return rootless;
 }
 
-/* Finishes a bare one or the one being prepared if it suits, or makes one from nothing. `bare`: up
- * to where it would be given a disk. */
-static int make_slot(struct warden *w, const struct warden_request *q, bool bare, struct slot **ret,
+static void placed_later(struct slot *slot, const struct err *why);
+
+/* One without a disk, or that will be one. */
+static int make_bare(struct warden *w, const struct warden_request *q, struct slot **ret,
 	struct err *e)
 {
-	struct expectation now = { .disk_size = size_of(q) };
-	struct slot *slot = find_bare(w);
-	int r;
+	struct slot *slot = take_bare(w);
+	int r = 0;
 
-	/* What is past its disk has its engine written down. */
-	if (!slot && w->making &&
-		(slot_is_bare(w->making) ||
-			(!bare && q->engine == WARDEN_LOCAL &&
-				disk_size_eq(w->making->disk_size, size_of(q)))))
-		slot = TAKE(w->making);
 	if (!slot)
-		slot = slot_new(w, &now);
-	if (slot_is_bare(slot))
-		slot->disk_size = size_of(q);
+		slot = find_placing(w);
+	if (!slot) {
+		slot = slot_new(w, &w->expected);
+		r = slot_ask_place(slot, true, placed_later, e);
+	}
+	slot->cold = true;
+	slot->disk_size = size_of(q);
 	slot->engine = (enum warden_engine)q->engine;
-	r = bare ? slot_finish_bare(slot, e) : slot_finish(slot, e);
 	if (r < 0)
 		slot_end(slot, e);
 	else
@@ -268,19 +168,19 @@ static int hold_start(struct slot *slot, const char *id, int settings_fd, struct
 	return 0;
 }
 
-static int boot_slot(struct slot *slot, const struct warden_message *m, const struct tree *tree,
-	int settings_fd, struct err *e)
+/* It has its root. */
+static int boot_slot(struct slot *slot, const struct warden_request *q, int settings_fd,
+	struct err *e)
 {
-	const struct warden_request *q = &m->request;
 	const struct limits asked = { q->memory_bytes, q->cpu_percent, q->max_pids };
 	struct limits limits = engine_limits(slot->engine, &asked);
-	int r = 0;
+	struct warden *w = slot->w;
+	int r = cgroup_limit(&w->cgroups, slot->key, &limits, &slot->limits, e);
 
 	slot->state = SLOT_BOOTING;
-	if (slot->root.dev == 0)
-		r = slot_give_root(slot, tree, m, e);
-	if (r >= 0)
-		r = cgroup_limit(&slot->w->cgroups, slot->key, &limits, &slot->limits, e);
+	list_remove(&slot->pool_node);
+	if (slot->engine == WARDEN_LOCAL)
+		list_append(&w->booting, &slot->pool_node);
 	if (r >= 0)
 		r = slot->engine == WARDEN_LOCAL ? slot_start(slot, q->id, settings_fd, e)
 						 : hold_start(slot, q->id, settings_fd, e);
@@ -290,14 +190,15 @@ static int boot_slot(struct slot *slot, const struct warden_message *m, const st
 	return 0;
 }
 
-static void expect(struct warden *w, const struct warden_request *q)
+static void expect_alike(struct warden *w, const struct warden_request *q)
 {
-	(void)snprintf(w->expected.template_name, sizeof w->expected.template_name, "%s",
-		q->template_name);
-	w->expected.disk_size = size_of(q);
-	w->expected.shm_bytes = q->shm_bytes;
-	w->expected.limits = (struct limits){ q->memory_bytes, q->cpu_percent, q->max_pids };
-	w->expected.has_mounts = q->n_mounts > 0;
+	struct expectation x = { .disk_size = size_of(q),
+		.shm_bytes = q->shm_bytes,
+		.limits = { q->memory_bytes, q->cpu_percent, q->max_pids },
+		.has_mounts = q->n_mounts > 0 };
+
+	(void)snprintf(x.template_name, sizeof x.template_name, "%s", q->template_name);
+	expect_another(w, &x);
 }
 
 static void refuse(struct warden *w, const struct warden_request *q, const struct err *e)
@@ -305,109 +206,161 @@ static void refuse(struct warden *w, const struct warden_request *q, const struc
 	control_reply(w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
 }
 
-void birth_free(struct slot *slot)
+void later_free(struct slot *slot)
 {
-	struct birth *birth = TAKE(slot->birth);
+	struct later *later = TAKE(slot->later);
 
-	if (!birth)
+	if (!later)
 		return;
 	/* Until it is named, its place under that name is only reserved. */
 	if (!slot->id[0] && !slot->wanted_id[0] &&
-		map_get(&slot->w->by_id, str_of(birth->message.request.id)) == slot)
-		(void)map_remove(&slot->w->by_id, str_of(birth->message.request.id));
-	blanks_forget(&birth->blank);
-	close_fdp(&birth->settings_fd);
-	tree_done(&birth->tree);
-	free(birth);
+		map_get(&slot->w->by_id, str_of(later->message.request.id)) == slot)
+		(void)map_remove(&slot->w->by_id, str_of(later->message.request.id));
+	close_fdp(&later->settings_fd);
+	tree_done(&later->tree);
+	free(later);
 }
 
-/* Its disk is there. */
-static void go_on(struct slot *slot, struct err *e)
+/* Its disk is there, and so is its root. */
+static void boot_later(struct slot *slot, const struct err *why)
 {
-	struct birth *birth = slot->birth;
-	int r = e->code;
+	struct later *later = slot->later;
+	struct err e = *why;
+	int r = e.code;
 
 	if (r >= 0)
-		r = slot_finish(slot, e);
-	if (r >= 0)
-		r = boot_slot(slot, &birth->message, &birth->tree, birth->settings_fd, e);
+		r = boot_slot(slot, &later->message.request, later->settings_fd, &e);
 	if (r < 0)
-		slot_end(slot, e);
+		slot_end(slot, &e);
 	else
-		birth_free(slot);
+		later_free(slot);
 }
 
-static void image_copied(void *arg, const struct copy_report *report)
+static void keep_for_later(struct slot *slot, const struct warden_message *m, struct tree *tree,
+	int settings_fd, const struct ranges *ranges)
 {
-	struct slot *slot = arg;
-	struct err e = report->e;
-
-	slot->copier = NULL;
-	log_debug("image.copied", "slot=%s code=%d us=%" PRId64, slot->key, e.code,
-		report->total_us);
-	go_on(slot, &e);
+	slot->state = SLOT_BOOTING;
+	list_remove(&slot->pool_node);
+	slot->later = XNEW(struct later);
+	*slot->later = (struct later){ .message = *m,
+		.settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0),
+		.tree = *tree,
+		.ranges = *ranges };
+	tree->fd = -EBADF;
+	(void)map_put(&slot->w->by_id, str_of(slot->later->message.request.id), slot);
 }
 
-static void blank_made(void *arg, const struct err *made)
+/* Its policy holds. A worker makes what is not there yet, and then it goes on. */
+static void make_rest(struct slot *slot, const struct err *why)
 {
-	struct slot *slot = arg;
-	struct err e = *made;
-
-	go_on(slot, &e);
+	if (why->code < 0)
+		slot_end(slot, why);
+	else if (slot->work)
+		slot->worked = boot_later;
+	else if (slot->root.dev)
+		boot_later(slot, why);
+	else if (slot_is_bare(slot))
+		slot_ask_disk(slot, &slot->later->tree, boot_later);
+	else
+		slot_ask_root(slot, &slot->later->tree, boot_later);
 }
 
-static int copy_saved(struct slot *slot, int take_saved_fd, struct err *e)
+/* Its disk and root are there before its policy holds: then it goes on. */
+static void wait_for_policy(struct slot *slot, const struct err *why)
 {
-	CLEANUP(copy_order_done) struct copy_order o = COPY_ORDER_INIT;
-	struct warden *w = slot->w;
-
-	o.from_fd = take_saved_fd;
-	o.to_fd = disk_begin(&w->disk, slot->key, &slot->image, e);
-	if (o.to_fd < 0)
-		return o.to_fd;
-	return copier_start(w->loop, &w->copiers, &o, image_copied, slot, &slot->copier, e);
+	if (why->code < 0)
+		slot_end(slot, why);
 }
 
-static int open_saved(const struct warden *w, const char *name, struct err *e)
+/* Its place is there: what it shares and what it may reach are noted in it. 1: its policy does not
+ * hold yet. */
+static int take_over(struct slot *slot, const struct warden_message *m, const struct ranges *ranges,
+	struct err *e)
 {
+	int r = linger_note(slot, m, e);
+
+	return r < 0 ? r : policy_give(slot, ranges, e);
+}
+
+static void go_on_later(struct slot *slot, int taken)
+{
+	if (taken == 0) {
+		make_rest(slot, &(struct err){ 0 });
+		return;
+	}
+	slot->laid = make_rest;
+	if (slot->work)
+		slot->worked = wait_for_policy;
+}
+
+static void placed_later(struct slot *slot, const struct err *why)
+{
+	struct err e = *why;
+	int r = e.code;
+
+	if (r >= 0)
+		r = take_over(slot, &slot->later->message, &slot->later->ranges, &e);
+	if (r < 0)
+		slot_end(slot, &e);
+	else
+		go_on_later(slot, r);
+}
+
+/* What is there is taken as far as it is. Nothing in it runs before its policy holds. */
+static void create_from(struct slot *slot, const struct warden_message *m, struct tree *tree,
+	int settings_fd, const struct ranges *ranges)
+{
+	struct err e = { 0 };
+	int r;
+
+	slot->create_pending = true;
+	slot->create_tag = m->request.tag;
+	slot->created_us = time_now_us();
+	if (slot->is_placing) {
+		keep_for_later(slot, m, tree, settings_fd, ranges);
+		slot->worked = placed_later;
+		return;
+	}
+	r = take_over(slot, m, ranges, &e);
+	if (r == 0 && slot->root.dev)
+		r = boot_slot(slot, &m->request, settings_fd, &e);
+	else if (r >= 0) {
+		keep_for_later(slot, m, tree, settings_fd, ranges);
+		go_on_later(slot, r);
+	}
+	if (r < 0)
+		slot_end(slot, &e); /* which answers when nothing of it runs */
+}
+
+/* The best there is for this request: prepared, nearly prepared, or one made for it. */
+static int find_or_make(struct warden *w, const struct warden_request *q, const struct tree *tree,
+	struct slot **ret, struct err *e)
+{
+	struct slot *slot = NULL;
+
+	if (q->engine == WARDEN_LOCAL && !q->image_name[0]) {
+		expect_alike(w, q);
+		slot = find_slot(w, q, tree);
+		if (!slot)
+			slot = find_in_making(w, q, tree);
+	}
+	if (!slot)
+		return make_bare(w, q, ret, e);
+	*ret = slot;
+	return 0;
+}
+
+/* A saved image needs a host that can have one. */
+static int check_image(const struct warden *w, const struct warden_request *q, struct err *e)
+{
+	if (!q->image_name[0])
+		return 0;
 	if (!disk_has_images(&w->disk))
 		return err_set(e, -EOPNOTSUPP,
 			"saved images need loop devices, and this host has none");
-	return saved_open(&w->disk, name, e);
-}
-
-/* As create, but its disk is not there yet: a copy of a saved one, or the first of its size. It
- * goes on when that has been made. */
-static void create_later(struct warden *w, const struct warden_message *m, struct tree *tree,
-	int settings_fd, const struct ranges *ranges)
-{
-	const struct warden_request *q = &m->request;
-	int64_t now_us = time_now_us();
-	struct slot *slot = NULL;
-	struct err e = { 0 };
-	cleanup_close int saved_fd = q->image_name[0] ? open_saved(w, q->image_name, &e) : -EBADF;
-
-	if (e.code < 0 || make_slot(w, q, true, &slot, &e) < 0) {
-		refuse(w, q, &e);
-		return;
-	}
-	slot->create_pending = true;
-	slot->create_tag = q->tag;
-	slot->created_us = now_us;
-	slot->state = SLOT_BOOTING;
-	slot->birth = XNEW(struct birth);
-	*slot->birth = (struct birth){ .message = *m,
-		.settings_fd = fcntl(settings_fd, F_DUPFD_CLOEXEC, 0),
-		.tree = *tree };
-	tree->fd = -EBADF;
-	(void)map_put(&w->by_id, str_of(slot->birth->message.request.id), slot);
-	if (policy_give(slot, ranges, &e) < 0)
-		slot_end(slot, &e);
-	else if (!q->image_name[0])
-		blanks_ask(&w->blanks, &slot->birth->blank, size_of(q), blank_made, slot);
-	else if (copy_saved(slot, TAKE_FD(saved_fd), &e) < 0)
-		slot_end(slot, &e);
-	refill_soon(w);
+	if (!image_exists(w, q->image_name))
+		return err_set(e, -ENOENT, "there is no image '%s'", q->image_name);
+	return 0;
 }
 
 /* The descriptors: its settings, and the ranges of its policy if it has any. */
@@ -422,7 +375,6 @@ static int check_files(const struct warden_request *q, const int *fds, int n_fds
 void sandbox_create(struct warden *w, const struct warden_message *m, const int *fds, int n_fds)
 {
 	const struct warden_request *q = &m->request;
-	int64_t now_us = time_now_us();
 	CLEANUP(tree_done) struct tree tree = TREE_INIT;
 	struct slot *slot = NULL;
 	struct ranges ranges;
@@ -434,28 +386,20 @@ void sandbox_create(struct warden *w, const struct warden_message *m, const int 
 	if (r >= 0)
 		r = engine_check((enum warden_engine)q->engine, &e);
 	if (r >= 0)
+		r = check_image(w, q, &e);
+	if (r >= 0)
+		r = linger_check(w, m, &e);
+	if (r >= 0)
+		r = hold_check(w, q->disk_bytes, &e);
+	if (r >= 0)
 		r = tree_open(w, q->template_name, &tree, &e);
+	if (r >= 0)
+		r = find_or_make(w, q, &tree, &slot, &e);
 	if (r < 0) {
 		refuse(w, q, &e);
 		return;
 	}
-	if (q->image_name[0] || !disk_is_prepared(&w->disk, size_of(q))) {
-		create_later(w, m, &tree, fds[0], &ranges);
-		return;
-	}
-	if (q->engine == WARDEN_LOCAL) {
-		expect(w, q);
-		slot = find_slot(w, q, &tree);
-	}
-	if (!slot && make_slot(w, q, false, &slot, &e) < 0) {
-		refuse(w, q, &e);
-		return;
-	}
-	slot->create_pending = true;
-	slot->create_tag = q->tag;
-	slot->created_us = now_us;
-	if (policy_give(slot, &ranges, &e) < 0 || boot_slot(slot, m, &tree, fds[0], &e) < 0)
-		slot_end(slot, &e); /* which answers when nothing is left */
+	create_from(slot, m, &tree, fds[0], &ranges);
 	refill_soon(w);
 }
 

@@ -263,10 +263,13 @@ void warden_close(struct warden *w)
 		list_remove(&slot->node);
 		loop_timer_cancel(&slot->timer);
 		slot_let_go(slot);
-		slot->copier = NULL; /* finishes by itself */
+		slot->work = NULL;
+		slot->still = (struct warden_request){ 0 };
 		still_end(slot);
-		birth_free(slot);
-		disk_let_go(&slot->image);
+		policy_forget(slot);
+		later_free(slot);
+		close_fdp(&slot->image.mount_fd);
+		close_fdp(&slot->image.layer_fd);
 		free(slot);
 	}
 	spares_close(w);
@@ -452,10 +455,10 @@ void warden_leave(struct warden *w)
 	{
 		struct slot *slot = container_of(node, struct slot, node);
 
-		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE || slot->birth ||
+		if (slot->state == SLOT_MAKING || slot->state == SLOT_IDLE || slot->later ||
 			slot->settings_fd >= 0)
 			slot_end(slot, &why);
-		waiting |= slot->state == SLOT_ENDING || slot->copier;
+		waiting |= slot->state == SLOT_ENDING || slot->work;
 	}
 	if (!waiting)
 		loop_stop(w->loop);

@@ -76,10 +76,14 @@ struct warden {
 	struct loop_timer rules_timer; /* the next look at whether the rules stand */
 	struct loop_task rules_next;   /* the next piece of what is being laid */
 
-	struct list slots;   /* all of them */
-	struct map by_id;    /* those with a name */
-	struct slot *making; /* the one being prepared in the background */
-	struct expectation expected;
+	int n_strays;         /* children that nobody knows the number of: see reap_strays */
+	struct list slots;    /* all of them */
+	struct map by_id;     /* those with a name */
+	struct list prepared; /* those in the making and idle ones, the oldest first */
+	struct list booting;  /* those that a guest of ours starts just now */
+	struct expectation kinds[EXPECTATIONS], expected; /* the latter: the last one */
+	uint64_t last_kind;
+	struct loop_timer fade_timer;
 	struct loop_timer refill;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
@@ -222,9 +226,14 @@ struct slot {
 	slot_fn laid;               /* its first policy holds */
 
 	bool frozen;
-	bool has_lost_writes;  /* see copy_report */
-	struct copier *copier; /* of its image, or into it */
-	struct birth *birth;
+	bool has_lost_writes; /* see copy_report */
+	struct work *work;    /* its disk, its root, or a copy of its disk is being made */
+	slot_fn worked;
+	int64_t asked_us;
+	struct later *later;
+	bool is_dead;    /* ending: nothing of it runs, and whoever waited for that was told */
+	bool is_removed; /* ending: its disk is */
+	int64_t removed_ms;
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
 	struct list pending;         /* to be served after that */
 };
@@ -261,10 +270,9 @@ void sandbox_create(struct warden *w, const struct warden_message *m, const int 
 void sandbox_destroy(struct warden *w, const struct warden_request *q);
 void sandbox_socket(struct warden *w, const struct warden_request *q);
 void sandbox_list(struct warden *w, const struct warden_request *q);
-void refill_soon(struct warden *w);
-/* A prepared one has died or could not be made, and the next may do the same: not at once. */
-void refill_back_off(struct warden *w);
-void birth_free(struct slot *slot);
+void later_free(struct slot *slot);
+/* Addresses of sandboxes that ended: the kernel forgets them, many at a time. */
+void forget_soon(struct warden *w);
 
 /* still.c: stopping a sandbox, letting it go on, and keeping its disk as it is at a moment. */
 void sandbox_still(struct warden *w, const struct warden_request *q);
