@@ -1,6 +1,6 @@
-/* The end of a slot, whoever wanted it and however far it had come: kill, wait for the process,
- * then remove its cgroups, image and directory, trying again for as long as the kernel still holds
- * one. */
+/* The end of a slot, whoever wanted it and however far it had come: kill, wait for the process and
+ * answer, then remove its disk, cgroups and directory, trying again for as long as the kernel still
+ * holds one. Nothing here waits: a worker sees to the disk. */
 #include "warden/warden.h"
 
 #include <signal.h>
@@ -11,8 +11,8 @@
 enum {
 	FIRST_PAUSE_MS = 1,
 	LONGEST_PAUSE_MS = 100,
-	REMOVE_DEADLINE_MS = 20000,
-	ABANDON_BYTES = 4 << 20,
+	STUCK_PAUSE_MS = 5000,
+	STUCK_AFTER_MS = 20000,
 };
 
 static void answer_waiters(struct slot *slot, const struct err *why)
@@ -45,23 +45,41 @@ void slot_let_go(struct slot *slot)
 	slot->settings_fd = -EBADF;
 }
 
-static void slot_gone(struct slot *slot, const struct err *why)
+static bool is_known(const struct warden *w, pid_t pid)
+{
+	LIST_EACH(&w->slots, node)
+	if (container_of(node, struct slot, node)->pid == pid)
+		return true;
+	return workers_have(&w->workers, pid);
+}
+
+/* One that is known is waited for by whoever watches it, and then the next is seen. */
+void reap_strays(struct warden *w)
+{
+	siginfo_t info = { 0 };
+
+	while (w->n_strays > 0 && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		info.si_pid > 0 && !is_known(w, info.si_pid)) {
+		(void)waitpid(info.si_pid, NULL, 0);
+		w->n_strays--;
+		info.si_pid = 0;
+	}
+}
+
+static void slot_gone(struct slot *slot)
 {
 	struct warden *w = slot->w;
 
 	CRASH_POINT("warden.destroy.removed");
 	log_debug("slot.gone", "slot=%s us=%" PRId64, slot->key, time_now_us() - slot->ended_us);
-	answer_waiters(slot, why);
-	birth_free(slot);
-	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
-		(void)map_remove(&w->by_id, str_of(slot->id));
-	if (slot->wanted_id[0] && map_get(&w->by_id, str_of(slot->wanted_id)) == slot)
-		(void)map_remove(&w->by_id, str_of(slot->wanted_id));
-	policy_leave(slot);
 	net_release(&w->network, slot->number);
+	if (slot->shutting)
+		work_forget(TAKE(slot->shutting));
 	loop_timer_cancel(&slot->timer);
 	list_remove(&slot->node);
 	free(slot);
+	reap_strays(w);
+	forget_soon(w);
 	if (w->leaving)
 		warden_leave(w);
 	else
@@ -71,34 +89,30 @@ static void slot_gone(struct slot *slot, const struct err *why)
 static int remove_run_dir(const struct slot *slot)
 {
 	char name[SLOT_KEY_SIZE + 1];
-	int r;
 
 	(void)snprintf(name, sizeof name, ".%s", slot->key);
-	r = slot->key[0] ? dir_remove_tree(slot->w->run_fd, name, NULL) : 0;
-	if (slot->id[0] && dir_remove_tree(slot->w->run_fd, slot->id, NULL) < 0)
-		r = -EBUSY;
-	return r < 0 ? -EBUSY : 0;
+	return slot->key[0] ? dir_remove_tree(slot->w->run_fd, name, NULL) : 0;
 }
 
-/* Names what is still there, for the log and the one who waits. */
+/* The kernel removes the interface with the namespace, some time later. One who leaves must know,
+ * since the firewall table goes with the last interface; and whether somebody else keeps it: see
+ * linger.c. */
+static bool must_see_interface(const struct slot *slot)
+{
+	return (slot->w->leaving || slot->n_volumes) && slot->number && slot->w->network.enabled;
+}
+
+/* Names what is still there, for the log. */
 static const char *remove_objects(struct slot *slot)
 {
 	const struct warden *w = slot->w;
 	const char *left = NULL;
-	int r;
 
 	if (slot->key[0] && cgroup_remove(&w->cgroups, slot->key) < 0)
 		left = "a cgroup";
-	r = disk_remove(&slot->image);
-	if (r < 0)
-		left = "its disk image";
-	if (r == -EAGAIN) { /* not stuck: it takes as long as it takes */
-		slot->pause_ms = FIRST_PAUSE_MS;
-		slot->deadline_ms = loop_now_ms(w->loop) + REMOVE_DEADLINE_MS;
-	}
-	/* The kernel removes the interface with the namespace, some time later. Only one who leaves
-	 * must know: the firewall table goes with the last interface. */
-	if (w->leaving && slot->number && w->network.enabled && net_index(slot->number))
+	if (disk_is_attached(&slot->image.is))
+		left = "its disk";
+	if (must_see_interface(slot) && net_index(slot->number))
 		left = "its interface";
 	/* Last: as long as this is here, another warden would know what to look for. */
 	if (!left && remove_run_dir(slot) < 0)
@@ -111,21 +125,133 @@ static void try_remove(void *arg)
 	struct slot *slot = arg;
 	STEP(slot->w, WARDEN_STEP_REMOVE);
 	const char *left = remove_objects(slot);
-	struct err why = { 0 };
+	int64_t now_ms = loop_now_ms(slot->w->loop);
 
-	if (left && loop_now_ms(slot->w->loop) < slot->deadline_ms) {
-		log_debug("slot.left", "slot=%s left=%s", slot->key, log_quote(str_of(left)));
-		loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + slot->pause_ms);
-		slot->pause_ms = MIN(slot->pause_ms * 2, LONGEST_PAUSE_MS);
+	if (!left) {
+		slot_gone(slot);
 		return;
 	}
-	if (left) {
-		(void)err_set(&why, -EBUSY, "the kernel does not let go of %s of sandbox '%s'",
-			left, slot->id);
-		log_error("slot.stuck", "slot=%s sandbox_id=%s err=%s", slot->key, slot->id,
-			log_quote(str_of(why.msg)));
+	log_debug("slot.left", "slot=%s left=%s", slot->key, log_quote(str_of(left)));
+	if (slot->deadline_ms && now_ms >= slot->deadline_ms) {
+		log_error("slot.stuck", "slot=%s left=%s why=\"the kernel does not let go of it\"",
+			slot->key, log_quote(str_of(left)));
+		slot->deadline_ms = 0;
 	}
-	slot_gone(slot, &why);
+	loop_timer_set(&slot->timer, now_ms + slot->pause_ms);
+	slot->pause_ms =
+		MIN(slot->pause_ms * 2, slot->deadline_ms ? LONGEST_PAUSE_MS : STUCK_PAUSE_MS);
+}
+
+static void begin_remove(struct slot *slot)
+{
+	loop_timer_cancel(&slot->timer);
+	loop_timer_init(&slot->timer, slot->w->loop, try_remove, slot);
+	slot->pause_ms = FIRST_PAUSE_MS;
+	slot->deadline_ms = loop_now_ms(slot->w->loop) + STUCK_AFTER_MS;
+	/* From a timer, so that nobody's slot vanishes while he is still using it. */
+	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop));
+}
+
+/* Mostly the worker has removed all of it; what the kernel still holds is tried again here. */
+static void finish_remove(struct slot *slot, bool is_gone)
+{
+	if (is_gone && !slot->w->leaving)
+		slot_gone(slot);
+	else
+		begin_remove(slot);
+}
+
+static void disk_removed(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_WORKED);
+
+	(void)fds;
+	(void)n_fds;
+	slot->work = NULL;
+	slot->is_removed = true;
+	slot->removed_ms = loop_now_ms(slot->w->loop);
+	if (report->e.code < 0)
+		log_error("slot.disk_left", "slot=%s err=%s", slot->key,
+			log_quote(str_of(report->e.msg)));
+	finish_remove(slot, report->is_gone && !must_see_interface(slot));
+}
+
+static void ask_remove(struct slot *slot);
+
+static void disk_emptied(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_WORKED);
+
+	slot->work = NULL;
+	if (report->e.code < 0 || n_fds != 1) {
+		log_debug("slot.not_emptied", "slot=%s err=%s", slot->key,
+			log_quote(str_of(report->e.msg)));
+		ask_remove(slot);
+		return;
+	}
+	spare_keep(slot, fds[0]);
+	slot->is_removed = true;
+	finish_remove(slot, report->is_gone);
+}
+
+static void ask_empty(struct slot *slot)
+{
+	struct work_order order = { .op = WORK_EMPTY,
+		.disk = slot->image.is,
+		.blank = slot->blank };
+	int fds[WORK_FDS];
+
+	work_no_fds(fds);
+	memcpy(order.key, slot->key, sizeof order.key);
+	fds[WORK_LAYER] = TAKE_FD(slot->image.layer_fd);
+	slot->work = work_ask(&slot->w->workers, LANE_USED, false, &order, fds, disk_emptied, slot);
+}
+
+static void ask_remove(struct slot *slot)
+{
+	struct work_order order = { .op = WORK_REMOVE, .disk = slot->image.is };
+	int fds[WORK_FDS];
+
+	work_no_fds(fds);
+	memcpy(order.key, slot->key, sizeof order.key);
+	fds[WORK_MOUNT] = TAKE_FD(slot->image.mount_fd);
+	fds[WORK_LAYER] = TAKE_FD(slot->image.layer_fd);
+	slot->work = work_ask(&slot->w->workers, LANE_USED, false, &order, fds, disk_removed, slot);
+}
+
+/* Nothing of it runs any more and it cannot be reached: its name is free. What is left of it has
+ * only its key, for this warden and the next. */
+static void bury(struct slot *slot)
+{
+	struct warden *w = slot->w;
+	char unnamed[SLOT_KEY_SIZE + 1];
+	struct err fine = { 0 };
+
+	(void)snprintf(unnamed, sizeof unnamed, ".%s", slot->key);
+	if (slot->id[0])
+		(void)renameat(w->run_fd, slot->id, w->run_fd, unnamed);
+	if (slot->id[0] && map_get(&w->by_id, str_of(slot->id)) == slot)
+		(void)map_remove(&w->by_id, str_of(slot->id));
+	if (slot->wanted_id[0] && map_get(&w->by_id, str_of(slot->wanted_id)) == slot)
+		(void)map_remove(&w->by_id, str_of(slot->wanted_id));
+	CRASH_POINT("warden.destroy.buried");
+	answer_waiters(slot, &fine);
+	later_free(slot);
+	slot->id[0] = slot->wanted_id[0] = '\0';
+}
+
+void slot_worked(struct slot *slot)
+{
+	if (slot->work || !slot->is_dead)
+		return;
+	if (slot->is_spared && spare_may_be(slot))
+		ask_empty(slot);
+	else if (slot->image.is.name[0] && !slot->is_removed)
+		ask_remove(slot);
+	else
+		begin_remove(slot);
 }
 
 /* The process is dead and with it everything in its pid namespace. */
@@ -134,11 +260,10 @@ static void dismantle(struct slot *slot)
 	still_end(slot);
 	slot_let_go(slot);
 	loop_timer_cancel(&slot->timer);
-	loop_timer_init(&slot->timer, slot->w->loop, try_remove, slot);
-	slot->pause_ms = FIRST_PAUSE_MS;
-	slot->deadline_ms = loop_now_ms(slot->w->loop) + REMOVE_DEADLINE_MS;
-	/* From a timer, so that nobody's slot vanishes while he is still using it. */
-	loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop));
+	bury(slot);
+	policy_leave(slot); /* nothing goes through its network, whoever has a socket of it */
+	slot->is_dead = true;
+	slot_worked(slot);
 }
 
 /* The wait status, or -1 for a process that another warden had started. */
@@ -219,9 +344,8 @@ static void on_exit_event(void *arg, uint32_t events)
 			log_quote(str_of(slot->why.msg)));
 		refill_back_off(slot->w);
 	}
-	if (slot->w->making == slot)
-		slot->w->making = NULL;
 	slot->state = SLOT_ENDING;
+	list_remove(&slot->pool_node);
 	dismantle(slot);
 }
 
@@ -231,6 +355,7 @@ static void booted(struct slot *slot)
 
 	CRASH_POINT("warden.create.ready");
 	slot->state = SLOT_RUNNING;
+	list_remove(&slot->pool_node);
 	slot->create_pending = false;
 	slot->w->refill_pause_ms = 0;
 	loop_timer_cancel(&slot->timer);
@@ -278,7 +403,7 @@ static void on_guest_event(void *arg, uint32_t events)
 		return;
 	}
 	slot->answers++;
-	if (slot->state != SLOT_BOOTING || slot->birth)
+	if (slot->state != SLOT_BOOTING || slot->later)
 		loop_timer_cancel(&slot->timer);
 	if (slot->answers == GUEST_ANSWERS && slot->state == SLOT_BOOTING)
 		booted(slot);
@@ -327,40 +452,72 @@ static void kill_process(const struct slot *slot)
 	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
 
 	(void)syscall(SYS_pidfd_send_signal, slot->pid_fd, SIGKILL, NULL, 0);
-	if (freezer_open(&slot->w->cgroups, slot->key, &f, NULL) >= 0)
+	if (slot->w->cgroups.unified_fd < 0 &&
+		freezer_open(&slot->w->cgroups, slot->key, &f, NULL) >= 0)
 		(void)freezer_order(&f, false);
+}
+
+static void shut(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+
+	(void)fds;
+	(void)n_fds;
+	slot->shutting = NULL;
+	slot->is_spared = report->e.code >= 0 && report->is_spared;
+}
+
+/* Its processes die now, also those that its first one has not taken along yet, and each closes its
+ * files. What they have not written need not be: else their end would wait for the disk, and so
+ * would unmounting. */
+static void ask_shut(struct slot *slot)
+{
+	struct work_order order = { .op = WORK_SHUT, .disk = slot->image.is };
+	int fds[WORK_FDS];
+
+	if (!slot->exit_io.loop)
+		return;
+	work_no_fds(fds);
+	memcpy(order.key, slot->key, sizeof order.key);
+	if (slot->image.layer_fd >= 0)
+		fds[WORK_LAYER] = fcntl(slot->image.layer_fd, F_DUPFD_CLOEXEC, 0);
+	if (spare_may_be(slot))
+		order.blank = slot->blank;
+	slot->shutting = work_ask(&slot->w->workers, LANE_USED, true, &order, fds, shut, slot);
 }
 
 void slot_end(struct slot *slot, const struct err *why)
 {
 	if (slot->state == SLOT_ENDING)
 		return;
-	if (slot->w->making == slot)
-		slot->w->making = NULL;
 	if ((slot->state == SLOT_MAKING || slot->state == SLOT_IDLE) && why->code != -ECANCELED)
 		refill_back_off(slot->w);
 	slot->state = SLOT_ENDING;
+	list_remove(&slot->pool_node);
 	slot->ended_us = time_now_us();
 	slot->why = *why;
 	loop_timer_cancel(&slot->timer);
+	/* Before anything else: what comes after it may take as long as it takes. Its first process
+	 * takes all others along; the worker that sees to its disk kills them as well, should that
+	 * one be slow to go. */
+	if (slot->pid_fd >= 0)
+		kill_process(slot);
+	else if (slot->key[0])
+		(void)cgroup_kill(&slot->w->cgroups, slot->key);
+	CRASH_POINT("warden.destroy.killed");
+	(void)slot_forget_place(slot);
 	still_end(slot);
-	/* Else its last unmount would write all that out, to nobody's use. */
-	if (cgroup_dirty_bytes(&slot->w->cgroups, slot->key) > ABANDON_BYTES)
-		disk_abandon(&slot->w->disk, &slot->image);
-	/* While its loop device holds it, unlinking only takes the name away: what it costs to free
-	 * the blocks is paid by the dying process, not here. */
-	disk_unlink(&slot->image);
-	if (slot->pid_fd < 0) {
-		if (slot->key[0])
-			(void)cgroup_kill(&slot->w->cgroups, slot->key);
+	ask_shut(slot);
+	/* Without a watch nobody would tell us. One whose place is being made is told of that. */
+	if (!slot->exit_io.loop && !slot->is_placing)
+		dismantle(slot);
+}
+
+void slot_placed_late(struct slot *slot)
+{
+	if (!slot->exit_io.loop) {
 		dismantle(slot);
 		return;
 	}
-	/* Its death ends the whole pid namespace, on every kind of host. */
-	if (!cgroup_kill(&slot->w->cgroups, slot->key))
-		kill_process(slot);
-	CRASH_POINT("warden.destroy.killed");
-	/* Without a watch (clone failed half-way) nobody would tell us. */
-	if (!slot->exit_io.loop)
-		dismantle(slot);
+	kill_process(slot);
 }

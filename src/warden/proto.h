@@ -24,7 +24,8 @@ enum {
 enum warden_op {
 	WARDEN_CREATE =
 		1,      /* fd: the guest's settings (memfd, JSON); answers when the guest serves */
-	WARDEN_DESTROY, /* answers when nothing is left; -ENOENT when there was nothing */
+	WARDEN_DESTROY, /* answers when nothing of it runs and its name is free, the rest is removed
+			 * behind that; -ENOENT when there was nothing */
 	WARDEN_SOCKET,  /* answers with unconnected TCP sockets of the sandbox's network: IPv4, and
 			 * IPv6 where the kernel has it */
 	WARDEN_LIST,    /* answers LISTED for each sandbox that lives, then REPLY */

@@ -325,5 +325,13 @@ int slot_watch(struct slot *slot, struct err *e); /* its process and its guest's
 void slot_expect_answer(struct slot *slot);
 /* Closes what the warden holds of it, which keeps nothing alive that lives by itself. */
 void slot_let_go(struct slot *slot);
-/* Kills, waits, removes, answers whoever waits, frees. Returns at once. */
+/* Kills, answers whoever waits when nothing of it runs any more, removes, frees. Returns at once.
+ */
 void slot_end(struct slot *slot, const struct err *why);
+/* A worker that is killed while it makes a place leaves a process that is the warden's child, and
+ * ends. To be called from time to time. */
+void reap_strays(struct warden *w);
+/* An order of a slot that is ending was carried out. */
+void slot_worked(struct slot *slot);
+/* The same for its place: what was made meanwhile ends as well. */
+void slot_placed_late(struct slot *slot);
