@@ -450,6 +450,7 @@ void warden_leave(struct warden *w)
 		loop_timer_cancel(&w->fade_timer);
 		loop_timer_init(&w->farewell, w->loop, farewell, w);
 		loop_timer_set(&w->farewell, loop_now_ms(w->loop) + FAREWELL_MS);
+		spares_drop(w);
 	}
 	LIST_EACH(&w->slots, node)
 	{

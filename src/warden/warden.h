@@ -84,6 +84,10 @@ struct warden {
 	struct expectation kinds[EXPECTATIONS], expected; /* the latter: the last one */
 	uint64_t last_kind;
 	struct loop_timer fade_timer;
+	struct list spares; /* disks that wait for another sandbox: see spare.c */
+	int n_spares;
+	bool spare_taken; /* since the last look */
+	struct loop_timer spare_timer;
 	struct loop_timer refill;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
@@ -207,8 +211,14 @@ struct slot {
 
 	struct image image;
 	struct disk_size disk_size;
-	uint64_t shm_bytes; /* that its root was given */
-	struct limits limits;
+	struct disk_use blank; /* what was taken of it before anybody had it; 0: not known */
+	int n_uses;            /* by others before */
+	bool is_of_blank;
+	struct work *shutting; /* it has been killed */
+	bool is_spared;        /* another may have its disk */
+	bool was_saved;        /* a copy of its disk was asked for */
+	uint64_t shm_bytes;    /* that its root was given */
+	struct limits limits, asked_limits;
 	struct crossing crossings[WARDEN_LIMITS];
 	struct tree root;       /* fd is unused; dev 0: none given yet */
 	struct tree asked_root; /* that is on its way */
@@ -251,6 +261,13 @@ bool slot_is_bare(const struct slot *slot);
 void slot_ask_disk(struct slot *slot, const struct tree *tree, slot_fn done);
 void slot_ask_root(struct slot *slot, const struct tree *tree, slot_fn done);
 uid_t slot_first_uid(const struct slot *slot);
+
+/* spare.c: disks that are used again. */
+bool spare_may_be(const struct slot *slot);            /* unless there is too much on it */
+void spare_keep(struct slot *slot, int take_mount_fd); /* it has been emptied */
+bool spare_take(struct slot *slot, struct work_order *order, int *ret_mount_fd);
+void spares_drop(struct warden *w);  /* all are removed, in time */
+void spares_close(struct warden *w); /* the next warden removes them */
 
 /* expect.c: what is prepared. */
 void expect_another(struct warden *w, const struct expectation *x);
