@@ -71,8 +71,9 @@ int net_sockets(const struct network *net, int ns_fd, int ret[NET_SOCKETS], int 
 	struct err *e);
 /* The index of the host's end; 0: there is none (any more). */
 uint32_t net_index(int number);
-/* What the sandbox with this number has sent, whatever became of it. */
-uint64_t net_sent_bytes(const struct network *net, int number);
+/* What the sandbox of this process has sent, whatever became of it. Not asked of the kernel by the
+ * host's end of the pair: that means to wait for the lock of all its networks. */
+uint64_t net_sent_bytes(pid_t pid);
 /* The sandbox's own address, host byte order; 0: it has none. */
 uint32_t net_address(const struct network *net, int number);
 

@@ -463,7 +463,7 @@ void sandbox_usage(struct warden *w, const struct warden_request *q)
 		(void)err_set(&message.e, -ENOENT, "there is no sandbox '%s'", q->id);
 	} else {
 		message.count = (uint64_t)cgroup_cpu_us(&w->cgroups, slot->key);
-		message.bytes = net_sent_bytes(&w->network, slot->number);
+		message.bytes = net_sent_bytes(slot->pid);
 	}
 	control_tell(w, &message, q->id);
 }
