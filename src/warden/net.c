@@ -72,7 +72,7 @@ int net_parse(const char *text, struct network *ret, struct err *e)
 	return 0;
 }
 
-static int open_own(struct network *net, struct err *e)
+int net_open_own(struct network *net, struct err *e)
 {
 	int r = netlink_open(NETLINK_ROUTE, &net->rtnl_fd, e);
 
@@ -128,25 +128,24 @@ static void wear(struct network *net, int number)
 static void wear_source(void *arg, uint32_t address)
 {
 	struct network *net = arg;
-	uint32_t number = (address - net->base) / 2;
+	int number = net_number(net, address);
 
-	if (address > net->base && number > 0 && number <= (uint32_t)net->max_number)
-		wear(net, (int)number);
+	if (number)
+		wear(net, number);
 }
 
 /* Sandboxes of earlier days may have connections that the kernel remembers. A kernel that cannot be
  * asked is no reason to stop: it is said, once. */
 static void open_tracks(struct network *net)
 {
-	struct err e = { 0 };
-	int r = tracks_open(&net->tracks_fd, &e);
+	cleanup_close int fd = -EBADF;
+	int r = tracks_open(&fd, NULL);
 
 	if (r >= 0)
-		r = tracks_each(net->tracks_fd, wear_source, net);
+		r = tracks_each(fd, wear_source, net);
+	net->can_forget = r >= 0;
 	if (r >= 0)
 		return;
-	close_fdp(&net->tracks_fd);
-	net->tracks_fd = -EBADF;
 	log_warn("net.remembers",
 		"err=\"%s\" why=\"what is still sent to a sandbox that ended may come "
 		"to the one that has its address next\"",
@@ -161,19 +160,47 @@ void net_look_for_others(struct network *net)
 		net->is_shared = true;
 }
 
-/* Nobody has the address now, so nothing is remembered anew before the next one has it. */
-static void forget_former(struct network *net, int number)
+static bool is_worn(const struct network *net, int number)
 {
+	return net->worn[number / 8] >> number % 8 & 1;
+}
+
+static bool is_used(const struct network *net, int number)
+{
+	return net->used[number / 8] >> number % 8 & 1;
+}
+
+int net_list_worn(const struct network *net, uint32_t *ret, int max)
+{
+	int n = 0;
+
+	for (int number = 1; n < max && net->can_forget && number <= net->max_number; number++)
+		if (is_worn(net, number) && !is_used(net, number))
+			ret[n++] = net_address(net, number);
+	return n;
+}
+
+void net_forgot(struct network *net, const uint32_t *addresses, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		int number = net_number(net, addresses[i]);
+
+		if (number)
+			net->worn[number / 8] &= (uint8_t) ~(1 << number % 8);
+	}
+}
+
+uint32_t net_must_forget(struct network *net, int number)
+{
+	if (number <= 0 || !net->can_forget)
+		return 0;
 	net_look_for_others(net);
-	if (net->tracks_fd < 0 || (!net->is_shared && !(net->worn[number / 8] >> number % 8 & 1)))
-		return;
-	if (tracks_forget(net->tracks_fd, net_address(net, number)) >= 0)
-		net->worn[number / 8] &= (uint8_t) ~(1 << number % 8);
+	return net->is_shared || is_worn(net, number) ? net_address(net, number) : 0;
 }
 
 int net_open(struct network *net, struct err *e)
 {
-	int r = open_own(net, e);
+	int r = net_open_own(net, e);
 
 	if (r < 0 || !net->enabled)
 		return r;
@@ -189,9 +216,11 @@ int net_open(struct network *net, struct err *e)
 
 int net_try(struct network *net, int *ret_number, struct err *e)
 {
-	int r = open_own(net, e);
+	int r = net_open_own(net, e);
 
-	return r < 0 ? r : net_attach(net, net->own_ns_fd, ret_number, e);
+	if (r >= 0)
+		r = net_take(net, ret_number, e);
+	return r < 0 ? r : net_attach(net, net->own_ns_fd, *ret_number, e);
 }
 
 static bool any_interface(void)
@@ -217,8 +246,7 @@ void net_close(struct network *net)
 	close_fdp(&net->rtnl_fd);
 	close_fdp(&net->own_ns_fd);
 	close_fdp(&net->table_fd);
-	close_fdp(&net->tracks_fd);
-	net->rtnl_fd = net->own_ns_fd = net->table_fd = net->tracks_fd = -EBADF;
+	net->rtnl_fd = net->own_ns_fd = net->table_fd = -EBADF;
 }
 
 /* Runs the batch of a namespace in that namespace. Failing to come back would leave the warden in a
@@ -363,63 +391,73 @@ static int set_up_guest(const struct network *net, const struct ends *x, struct 
 	return r < 0 ? err_sys(e, r, "set up the sandbox's network") : 0;
 }
 
-static bool is_used(const struct network *net, int number)
-{
-	return net->used[number / 8] >> number % 8 & 1;
-}
-
 void net_adopt(struct network *net, int number)
 {
 	assert(number > 0 && number <= NET_MAX_NUMBER);
 	net->used[number / 8] |= (uint8_t)(1 << number % 8);
 }
 
+void net_look_elsewhere(struct network *net)
+{
+	uint16_t any;
+
+	random_bytes(&any, sizeof any);
+	net->is_shared = true;
+	net->next = 1 + any % net->max_number;
+}
+
+void net_give_back(struct network *net, int number)
+{
+	if (number > 0)
+		net->used[number / 8] &= (uint8_t) ~(1 << number % 8);
+}
+
 void net_release(struct network *net, int number)
 {
-	if (number <= 0)
-		return;
-	net->used[number / 8] &= (uint8_t) ~(1 << number % 8);
-	wear(net, number);
+	net_give_back(net, number);
+	if (number > 0)
+		wear(net, number);
 }
 
 /* Numbers go round, since the kernel takes a while to remove the interface of one just released. */
-static int take_number(struct network *net, int ns_fd, int *ret, struct err *e)
+static int try_numbers(struct network *net, bool worn)
 {
 	for (int tried = 0; tried < net->max_number; tried++) {
-		int number = net->next, r = 0;
+		int number = net->next;
 
 		net->next = number % net->max_number + 1;
-		if (is_used(net, number))
+		if (is_used(net, number) || (net->can_forget && is_worn(net, number) != worn))
 			continue;
-		if (net->enabled) {
-			struct ends x = ends_of(net, number);
-
-			r = make_pair(net, &x, ns_fd);
-			if (r >= 0)
-				forget_former(net, number);
-		}
-		if (r == -EEXIST) {
+		if (net->enabled && net_index(number)) {
 			net->is_shared = true;
 			continue;
 		}
-		if (r < 0)
-			return err_sys(e, r, "make interface pair %d", number);
 		net_adopt(net, number);
-		*ret = number;
-		return 0;
+		return number;
 	}
-	return err_set(e, -EUSERS, "all %d network slots of this host are taken", net->max_number);
+	return -EUSERS;
 }
 
-int net_attach(struct network *net, int ns_fd, int *ret_number, struct err *e)
+int net_take(struct network *net, int *ret_number, struct err *e)
 {
-	struct ends x;
-	int number = 0, r = take_number(net, ns_fd, &number, e);
+	int r = try_numbers(net, false);
+
+	if (r == -EUSERS && net->can_forget)
+		r = try_numbers(net, true);
+	if (r == -EUSERS)
+		return err_set(e, r, "all %d network slots of this host are taken",
+			net->max_number);
+	*ret_number = r;
+	return 0;
+}
+
+int net_attach(struct network *net, int ns_fd, int number, struct err *e)
+{
+	struct ends x = ends_of(net, number);
+	int r = net->enabled ? make_pair(net, &x, ns_fd) : 0;
 
 	if (r < 0)
-		return r;
-	*ret_number = number;
-	x = ends_of(net, number);
+		return err_sys(e, r, "make interface pair %d", number);
 	if (net->enabled)
 		r = set_up_host(net, &x, e);
 	if (r >= 0)

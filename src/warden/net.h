@@ -29,14 +29,14 @@ struct network {
 	int next;       /* where the search for a free number begins */
 	int rtnl_fd, own_ns_fd;
 	int table_fd;                         /* shared lock: somebody needs the table */
-	int tracks_fd;                        /* -EBADF: the kernel cannot be made to forget */
+	bool can_forget;                      /* the kernel can be made to */
 	bool is_shared;                       /* others on this host have had numbers, too */
 	uint8_t used[NET_MAX_NUMBER / 8 + 1]; /* by this warden */
 	uint8_t worn[NET_MAX_NUMBER / 8 + 1]; /* had by somebody: connections may be remembered */
 };
-#define NETWORK_INIT                                                                            \
-	{                                                                                       \
-		.rtnl_fd = -EBADF, .own_ns_fd = -EBADF, .table_fd = -EBADF, .tracks_fd = -EBADF \
+#define NETWORK_INIT                                                       \
+	{                                                                  \
+		.rtnl_fd = -EBADF, .own_ns_fd = -EBADF, .table_fd = -EBADF \
 	}
 
 /* "10.199.0.0/16", or "none": sandboxes with a loopback only. */
@@ -55,13 +55,30 @@ void net_close(struct network *net);
  * number may have been somebody's. To be called from time to time. */
 void net_look_for_others(struct network *net);
 
+/* Sockets to work with for a process that has a copy of `net` and not its descriptors. */
+int net_open_own(struct network *net, struct err *e);
 /* Makes a pair with both ends in the caller's own namespace: whether the kernel can. */
 int net_try(struct network *net, int *ret_number, struct err *e);
-/* Gives the network namespace a loopback and, where enabled, an interface, and with it a number,
- * which is set as soon as it is taken, also when what follows fails. */
-int net_attach(struct network *net, int ns_fd, int *ret_number, struct err *e);
+/* Reserves a number that no interface of this host has. */
+int net_take(struct network *net, int *ret_number, struct err *e);
+/* Another server of this host takes numbers just now, and the next ones would be the same. */
+void net_look_elsewhere(struct network *net);
+/* One that was taken and not used: nobody has had it. */
+void net_give_back(struct network *net, int number);
+/* Gives the network namespace a loopback and, where enabled, the interface of that number.
+ * -EEXIST: another server of this host was faster; nothing was done. */
+int net_attach(struct network *net, int ns_fd, int number, struct err *e);
 void net_adopt(struct network *net, int number);
 void net_release(struct network *net, int number);
+
+/* A number that somebody had is not given again before the kernel has forgotten his connections
+ * (tracks.h), unless there is no other. To forget takes long and is done elsewhere: these say
+ * which addresses wait for it, and that it was done. */
+int net_list_worn(const struct network *net, uint32_t *ret, int max);
+void net_forgot(struct network *net, const uint32_t *addresses, uint32_t n);
+/* The address of a number that was given all the same: to be forgotten before anything in the
+ * sandbox runs; 0: none. */
+uint32_t net_must_forget(struct network *net, int number);
 /* Unconnected, non-blocking TCP sockets inside the namespace: IPv4, then IPv6 where there is any.
  */
 enum {
@@ -76,6 +93,7 @@ uint32_t net_index(int number);
 uint64_t net_sent_bytes(pid_t pid);
 /* The sandbox's own address, host byte order; 0: it has none. */
 uint32_t net_address(const struct network *net, int number);
+int net_number(const struct network *net, uint32_t address); /* 0: it is nobody's */
 
 /* net-rules.c: the table as nft reads it, put in place, and taken away. */
 int net_rules(bool anew, struct buf *out); /* anew: whatever was there */

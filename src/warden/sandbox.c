@@ -487,3 +487,32 @@ void sandbox_list(struct warden *w, const struct warden_request *q)
 	}
 	control_reply(w, WARDEN_REPLY, q->tag, "", &fine, NULL, 0);
 }
+
+/* ---- addresses that were somebody's ---- */
+
+static void forgot(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct warden *w = arg;
+
+	(void)fds;
+	(void)n_fds;
+	w->forgetting = NULL;
+	if (report->e.code < 0)
+		log_warn("net.remembers", "err=%s", log_quote(str_of(report->e.msg)));
+	else
+		net_forgot(&w->network, report->addresses, report->n_addresses);
+}
+
+/* To forget one address takes as long as to forget many, so they wait for each other. */
+void forget_soon(struct warden *w)
+{
+	struct work_order order = { .op = WORK_FORGET };
+
+	if (++w->n_worn < FORGET_AT_ONCE || w->forgetting || w->leaving)
+		return;
+	w->n_worn = 0;
+	order.n_addresses =
+		(uint32_t)net_list_worn(&w->network, order.addresses, ARRAY_SIZE(order.addresses));
+	if (order.n_addresses)
+		w->forgetting = work_ask(&w->workers, LANE_USED, false, &order, NULL, forgot, w);
+}

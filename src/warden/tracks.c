@@ -10,6 +10,7 @@ enum {
 	FOUND_MAX = 1 << 20,
 	ROUNDS_MAX = 64, /* of so many connections each */
 	TUPLE_MAX = 1024,
+	DNS_PORT = 53,
 };
 
 int tracks_open(int *ret, struct err *e)
@@ -87,9 +88,39 @@ int tracks_each(int fd, tracks_source_fn fn, void *arg)
 /* ---- forgetting ---- */
 
 struct search {
-	uint32_t address;
-	struct buf found; /* each a size (16 bits) and the attributes of its tuple */
+	const uint32_t *addresses;
+	size_t n;
+	const struct ranges *allowed; /* NULL: all of theirs, else what it does not allow */
+	struct buf found;             /* each a size (16 bits) and the attributes of its tuple */
 };
+
+static bool is_wanted(const struct search *search, uint32_t address)
+{
+	for (size_t i = 0; i < search->n; i++)
+		if (search->addresses[i] == address)
+			return true;
+	return false;
+}
+
+/* As TCP is told by its next packet, see tracks_cut. */
+static bool is_open(struct str tuple, const struct ranges *allowed)
+{
+	struct str proto = netlink_find(tuple, CTA_TUPLE_PROTO);
+	struct str number = netlink_find(proto, CTA_PROTO_NUM);
+	struct str port = netlink_find(proto, CTA_PROTO_DST_PORT);
+	struct str to = netlink_find(netlink_find(tuple, CTA_TUPLE_IP), CTA_IP_V4_DST);
+	uint32_t address;
+	uint16_t dst_port = 0;
+
+	if (number.n != 1 || to.n != sizeof address)
+		return true;
+	memcpy(&address, to.p, sizeof address);
+	if (port.n == sizeof dst_port)
+		memcpy(&dst_port, port.p, sizeof dst_port);
+	return number.p[0] == IPPROTO_TCP ||
+	       (number.p[0] == IPPROTO_UDP && ntohs(dst_port) == DNS_PORT) ||
+	       ranges_allow(allowed, ntohl(address));
+}
 
 static void on_found(void *arg, struct str entry)
 {
@@ -98,8 +129,10 @@ static void on_found(void *arg, struct str entry)
 	struct str tuple = tuple_of(entry, &source);
 	uint16_t size = (uint16_t)tuple.n;
 
-	if (!tuple.p || source != search->address || search->found.n > FOUND_MAX - TUPLE_MAX - 2)
+	if (!tuple.p || search->found.n > FOUND_MAX - TUPLE_MAX - 2 || !is_wanted(search, source))
 		return; /* what does not fit is found in the next round */
+	if (search->allowed && is_open(tuple, search->allowed))
+		return;
 	(void)buf_add(&search->found, &size, sizeof size);
 	(void)buf_add_str(&search->found, tuple);
 }
@@ -139,22 +172,33 @@ static int forget_round(int fd, struct search *search)
 	int r;
 
 	begin_list(&b);
-	add_filter(&b, search->address);
+	if (search->n == 1)
+		add_filter(&b, search->addresses[0]);
 	r = netlink_dump(fd, &b, on_found, search);
 	return r < 0 ? r : forget_found(fd, buf_str(&search->found));
 }
 
-int tracks_forget(int fd, uint32_t address)
+static int forget(int fd, const uint32_t *addresses, size_t n, const struct ranges *allowed)
 {
 	bool more = true;
 	int r = 0;
 
 	for (int i = 0; r >= 0 && more && i < ROUNDS_MAX; i++) {
-		struct search search = { .address = address, .found = BUF_INIT(FOUND_MAX) };
+		struct search search = { addresses, n, allowed, BUF_INIT(FOUND_MAX) };
 
 		r = forget_round(fd, &search);
 		more = search.found.n > 0;
 		buf_done(&search.found);
 	}
 	return r;
+}
+
+int tracks_forget(int fd, const uint32_t *addresses, size_t n)
+{
+	return forget(fd, addresses, n, NULL);
+}
+
+int tracks_cut(int fd, uint32_t address, const struct ranges *allowed)
+{
+	return ranges_deny_nothing(allowed) ? 0 : forget(fd, &address, 1, allowed);
 }

@@ -4,12 +4,19 @@
 #pragma once
 
 #include "base/base.h"
+#include "warden/reach.h"
 
 /* Of the network namespace that the caller is in. */
 int tracks_open(int *ret, struct err *e);
-/* Every connection that this address began, host byte order. Once nobody has the address any more:
- * before, the next packet would be remembered again. */
-int tracks_forget(int fd, uint32_t address);
+/* Every connection that one of these addresses began, host byte order. Once nobody has them any
+ * more: before, the next packet would be remembered again. Walks the kernel's whole table, which
+ * takes many milliseconds however few are asked for. */
+int tracks_forget(int fd, const uint32_t *addresses, size_t n);
+/* Those that it began and that its policy has closed since, but TCP: there the rules answer its
+ * next packet outwards with a reset, while another's datagrams would be let in for as long as they
+ * come. Questions for names stay: they go to the host, wherever they were sent. As slow as the
+ * above. */
+int tracks_cut(int fd, uint32_t address, const struct ranges *allowed);
 /* Who began one of those that there are. */
 typedef void (*tracks_source_fn)(void *arg, uint32_t address);
 int tracks_each(int fd, tracks_source_fn fn, void *arg);

@@ -93,6 +93,8 @@ struct warden {
 	int64_t refill_from_ms;  /* nothing is begun before */
 	struct work *warm;       /* while it is kept cheap to join cgroups */
 	int64_t warm_until_ms;   /* 0: it need not be, or cannot */
+	struct work *forgetting; /* addresses, before they are given again */
+	int n_worn;              /* how many more wait for that */
 
 	struct warden_times times[WARDEN_STEPS];
 
