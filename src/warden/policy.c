@@ -1,6 +1,11 @@
 /* What sandboxes may reach: kept beside their state, and laid in the firewall. The file is written
  * first: should the warden die in between, the next one lays what the file says, and the server
- * says again what it should be. */
+ * says again what it should be.
+ *
+ * The rules look at every packet outwards, and let in what the kernel knows as an answer. Whom a
+ * policy has closed may go on sending datagrams, which keep themselves known: so a worker has the
+ * kernel forget those, behind the change (WORK_CUT), and behind a restart, in case the warden
+ * before did not come to it. */
 #include "warden/warden.h"
 #include "warden/nflog.h"
 
@@ -197,6 +202,52 @@ static void read_policy(const struct slot *slot, struct ranges *ret)
 	ret->v[0] = (struct warden_range){ 0 };
 }
 
+static void cut_done(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+
+	(void)fds;
+	(void)n_fds;
+	slot->cutting = NULL;
+	if (report->e.code < 0)
+		log_warn("policy.not_cut", "sandbox_id=%s err=%s", slot->id,
+			log_quote(str_of(report->e.msg)));
+	if (slot->must_cut)
+		cut(slot, true);
+}
+
+/* One at a time for each: what changes meanwhile is one more. */
+static void cut(struct slot *slot, bool urgent)
+{
+	struct warden *w = slot->w;
+	struct work_order order = { .op = WORK_CUT, .n_addresses = 1 };
+	int fds[WORK_FDS];
+	struct err e = { 0 };
+
+	slot->must_cut = slot->cutting;
+	if (slot->cutting || !w->firewall.enabled)
+		return;
+	work_no_fds(fds);
+	order.addresses[0] = net_address(&w->network, slot->number);
+	fds[WORK_POLICY] = open_dir(slot, &e);
+	if (fds[WORK_POLICY] >= 0)
+		slot->cutting =
+			work_ask(&w->workers, LANE_USED, urgent, &order, fds, cut_done, slot);
+	else
+		log_warn("policy.not_cut", "sandbox_id=%s err=%s", slot->id,
+			log_quote(str_of(e.msg)));
+}
+
+static void cut_marked(struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->must_cut && !slot->cutting)
+			cut(slot, false);
+	}
+}
 
 /* What was laid at once has nobody else to tell of it. */
 static void settle_laid(struct warden *w)
@@ -353,12 +404,17 @@ int policy_give(struct slot *slot, const struct ranges *ranges, struct err *e)
 	CRASH_POINT("warden.policy.laid");
 	if (r < 0)
 		(void)ranges_write(dir_fd, old, NULL);
+	else if (r == 0 && slot->state == SLOT_RUNNING)
+		cut(slot, true);
 	return r;
 }
 
 void policy_leave(struct slot *slot)
 {
 	struct err gone = { 0 };
+
+	if (slot->cutting)
+		work_forget(TAKE(slot->cutting));
 
 	(void)err_set(&gone, -ENOENT, "the sandbox has ended");
 	slot->laid = NULL;

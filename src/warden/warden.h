@@ -248,6 +248,8 @@ struct slot {
 	int64_t removed_ms;
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
 	struct list pending;         /* to be served after that */
+	struct work *cutting;        /* what its policy has closed; NULL: nothing is */
+	bool must_cut;               /* again, or once the table is there */
 };
 
 /* slot.c: preparing. */

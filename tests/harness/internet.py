@@ -281,6 +281,27 @@ def serve_echo_udp(link):
         link.sendmsg([f'{mine} {peer[0]} '.encode() + data], [(socket.IPPROTO_IP, 8, source)], 0, peer)
 
 
+def serve_ticks_udp(link):
+    """Who has asked once is told for ever, whatever it says to that."""
+    asked, lock = set(), threading.Lock()
+
+    def tick():
+        while True:
+            time.sleep(0.05)
+            with lock:
+                for mine, peer in asked:
+                    source = struct.pack('I4s4s', 0, socket.inet_aton(mine), b'\0' * 4)
+                    with contextlib.suppress(OSError):
+                        link.sendmsg([mine.encode()], [(socket.IPPROTO_IP, 8, source)], 0, peer)
+
+    threading.Thread(target=tick, daemon=True).start()
+    while True:
+        with contextlib.suppress(OSError):  # a refusal of an earlier one
+            _, info, _, peer = link.recvmsg(4096, 64)
+            with lock:
+                asked.add((socket.inet_ntoa(info[0][2][8:12]), peer))
+
+
 def udp(port):
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.setsockopt(socket.IPPROTO_IP, 8, 1)  # IP_PKTINFO
@@ -300,7 +321,8 @@ def start(settings):
         servers[-1].context = secure(settings['certificates'])
     targets = [server.serve_forever for server in servers]
     # Bound before anybody is told that they are there: to a port that is not, nobody asks twice.
-    for serve, port in ((serve_dns_udp, DNS), (serve_echo_udp, ECHO), (serve_echo_udp, HTTPS)):
+    for serve, port in ((serve_dns_udp, DNS), (serve_echo_udp, ECHO), (serve_echo_udp, HTTPS),
+                        (serve_ticks_udp, TICKER)):
         targets.append(functools.partial(serve, udp(port)))
     FAR_END.zone = settings['zone']
     for target in targets:

@@ -1,6 +1,7 @@
 """What sandboxes can reach, against an internet of our own: rules by address. Every case looks from
 both sides: what the program inside was told, and what arrived outside."""
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import time
 import unittest
 
 from harness import internet, kernel
+from harness.faults import until
 from harness.internet import ECHO, TICKER, Internet
 from harness.sandbox import Sandbox
 from harness.server import Server
@@ -370,6 +372,63 @@ class Network(unittest.TestCase):
         before = box.run('wc -l </tmp/ticks').text()
         time.sleep(0.5)
         self.assertEqual(box.run('wc -l </tmp/ticks; pgrep -f dev/tc[p]').text(), before)
+
+    def ticks(self, box, address):
+        return int(box.run(f'wc -c </tmp/ticks-{address}').text())
+
+    def follow(self, box, address):
+        """One datagram there, and from then on it only listens."""
+        box.run(f"""rm -f /tmp/ticks-{address}; setsid python3 -c "
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.sendto(b'x', ('{address}', {TICKER}))
+out = open('/tmp/ticks-{address}', 'wb', 0)
+while True:
+    s.recv(100)
+    out.write(b'.')
+" >/dev/null 2>&1 </dev/null &
+for i in $(seq 600); do [ $(cat /tmp/ticks-{address} 2>/dev/null | wc -c) -gt 3 ] && break; sleep 0.05; done""")
+        self.assertGreater(self.ticks(box, address), 3)
+
+    def stands_still(self, box, address):
+        before = self.ticks(box, address)
+        time.sleep(0.5)  # ten of them
+        return self.ticks(box, address) == before
+
+    def goes_on(self, box, address):
+        before = self.ticks(box, address)
+        return until(lambda: self.ticks(box, address) > before + 3, 60)
+
+    def test_who_sends_datagrams_is_cut_as_well(self):
+        """The kernel takes them for answers as long as they come."""
+        box, other = self.box(), self.box()
+        for one, address in ((box, THREE), (box, ONE), (other, THREE)):
+            self.follow(one, address)
+        box.put(denyOut=[THREE])
+        self.assertTrue(until(lambda: self.stands_still(box, THREE), 30))
+        self.assertTrue(self.goes_on(box, ONE))  # what is allowed was not forgotten
+        self.assertTrue(self.goes_on(other, THREE))
+        box.put()
+        self.assertTrue(self.stands_still(box, THREE))  # until somebody inside speaks to it
+        self.follow(box, THREE)
+        box.put(allowOut=[ONE], denyOut=[ALL])
+        self.assertTrue(until(lambda: self.stands_still(box, THREE), 30))
+        self.assertTrue(self.goes_on(box, ONE))
+
+    def test_datagrams_are_cut_by_the_next_warden_if_the_last_did_not_come_to_it(self):
+        box = self.box()
+        self.follow(box, THREE)
+        self.server.stop()
+        self.server.environment['ATOLL_CRASH_AT'] = 'warden.policy.laid'
+        self.server.start()
+        self.follow(box, THREE)
+        with contextlib.suppress(OSError, http.client.HTTPException, RuntimeError):
+            box.put(denyOut=[THREE])
+        self.server.kill()
+        self.server.environment['ATOLL_CRASH_AT'] = ''
+        self.server.start()
+        box.put(denyOut=[THREE])  # the same: nothing changes
+        self.assertTrue(until(lambda: self.stands_still(box, THREE), 30))
 
     def test_every_kind_of_rule_follows_every_other(self):
         kinds = [({}, [ONE, THREE]), ({'denyOut': [ALL]}, ['refused', 'refused']),
