@@ -1,5 +1,7 @@
 #include "warden/harness.h"
 
+#include "warden/run.h"
+
 #include <dirent.h>
 #include <ftw.h>
 #include <linux/loop.h>
@@ -72,6 +74,33 @@ int harness_start_warden(struct harness *h, const char *network, int pool, struc
 	return 0;
 }
 
+static int mount_disk(const struct harness *h, struct err *e)
+{
+	char file[80];
+	const char *const mkfs[] = { "mkfs.ext4", "-q", "-F", file, NULL };
+	const char *const mount[] = { "mount", "-o", "loop", file, h->dir, NULL };
+	cleanup_close int fd = -EBADF;
+	int r;
+
+	(void)snprintf(file, sizeof file, "%s.disk", h->dir);
+	fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, (off_t)h->disk_mib << 20) < 0)
+		return err_sys(e, -errno, "make %s", file);
+	r = run_program(mkfs, STR_NONE, AT_FDCWD, e);
+	return r < 0 ? r : run_program(mount, STR_NONE, AT_FDCWD, e);
+}
+
+static void remove_disk(const struct harness *h)
+{
+	char file[80];
+	const char *const umount[] = { "umount", "-l", h->dir, NULL };
+
+	(void)snprintf(file, sizeof file, "%s.disk", h->dir);
+	(void)run_program(umount, STR_NONE, AT_FDCWD, NULL);
+	(void)unlink(file);
+	(void)rmdir(h->dir);
+}
+
 int harness_make_dir(struct harness *h, struct err *e)
 {
 	char path[128];
@@ -79,12 +108,15 @@ int harness_make_dir(struct harness *h, struct err *e)
 	*h = (struct harness){ .option = h->option,
 		.guest = h->guest,
 		.log = h->log,
+		.disk_mib = h->disk_mib,
 		.fd = -EBADF };
 	if (geteuid() != 0 || !getenv("ATOLL_WARDEN") || !getenv("ATOLL_PROBE_GUEST"))
 		return err_set(e, -EPERM, "needs root, ATOLL_WARDEN and ATOLL_PROBE_GUEST");
 	(void)snprintf(h->dir, sizeof h->dir, "/tmp/atoll-warden-test-XXXXXX");
 	if (!mkdtemp(h->dir))
 		return err_sys(e, -errno, "mkdtemp");
+	if (h->disk_mib && mount_disk(h, e) < 0)
+		return e->code;
 	(void)chmod(h->dir, 0755);
 	(void)snprintf(path, sizeof path, "%s/templates/empty/rootfs/etc", h->dir);
 	for (char *p = path + strlen(h->dir) + 1; p; p = strchr(p + 1, '/')) {
@@ -135,20 +167,46 @@ void harness_stop_sandboxes(struct harness *h)
 
 	if (harness_send(h, &q, -EBADF) < 0)
 		return;
-	while (harness_receive(h, &reply) >= 0 && reply.kind != WARDEN_REPLY)
+	/* Answers that a test has not waited for may come before. */
+	while (harness_receive(h, &reply) >= 0 &&
+		(reply.kind != WARDEN_REPLY || reply.tag != q.tag))
 		if (reply.kind == WARDEN_LISTED && n < ARRAY_SIZE(ids))
 			memcpy(ids[n++], reply.id, sizeof reply.id);
 	while (n > 0)
 		(void)harness_destroy(h, ids[--n]);
 }
 
+static bool has_sandboxes(const struct harness *h)
+{
+	char path[96];
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	(void)snprintf(path, sizeof path, "%s/run", h->dir);
+	dir = opendir(path);
+	while (dir && (entry = readdir(dir)))
+		found |= entry->d_name[0] != '.';
+	if (dir)
+		(void)closedir(dir);
+	return found;
+}
+
+/* One that was being made when the test ended lives on: the next warden finds it. */
 void harness_stop(struct harness *h)
 {
 	if (h->warden > 0)
 		harness_stop_sandboxes(h);
 	(void)harness_stop_warden(h);
+	for (int i = 0; i < 3 && h->dir[0] && has_sandboxes(h); i++) {
+		if (harness_start_warden(h, "none", 0, NULL) >= 0)
+			harness_stop_sandboxes(h);
+		(void)harness_stop_warden(h);
+	}
 	if (h->dir[0])
 		(void)dir_remove_tree(AT_FDCWD, h->dir, NULL);
+	if (h->dir[0] && h->disk_mib)
+		remove_disk(h);
 }
 
 struct warden_request harness_request(struct harness *h, enum warden_op op, const char *id)
@@ -291,12 +349,59 @@ const char *harness_inside(struct harness *h, const char *id, const char *comman
 	return answer;
 }
 
+/* A child of the warden of whose status `line` is one. */
+static bool is_child(const struct harness *h, int64_t pid, const char *line)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	char path[64], parent[32];
+
+	(void)snprintf(path, sizeof path, "/proc/%" PRId64 "/status", pid);
+	(void)snprintf(parent, sizeof parent, "\nPPid:\t%d\n", (int)h->warden);
+	return file_read(AT_FDCWD, path, &text, NULL) >= 0 && strstr(buf_str(&text).p, line) &&
+	       strstr(buf_str(&text).p, parent);
+}
+
+/* Signals all of them, if there is a signal; how many there are. */
+static int signal_children(const struct harness *h, const char *line, int signo)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	int n = 0;
+
+	while (dir && (entry = readdir(dir))) {
+		int64_t pid;
+
+		if (str_to_int(str_of(entry->d_name), 2, INT32_MAX, &pid) >= 0 &&
+			is_child(h, pid, line) && kill((pid_t)pid, signo) == 0)
+			n++;
+	}
+	if (dir)
+		(void)closedir(dir);
+	return n;
+}
+
+int harness_signal_workers(const struct harness *h, int signo)
+{
+	return signal_children(h, "Name:\tatoll-worker\n", signo);
+}
+
+int harness_signal_makers(const struct harness *h, int signo)
+{
+	return signal_children(h, "Name:\tatoll-maker\n", signo);
+}
+
+int harness_zombies(const struct harness *h)
+{
+	return signal_children(h, "\nState:\tZ", 0);
+}
+
 static int counted;
 static int count_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
 	(void)type;
-	counted += !strstr(path, "/blank-") && strcmp(path + ftw->base, "saved") != 0;
+	counted += !strstr(path, "/blank-") && strcmp(path + ftw->base, "saved") != 0 &&
+		   strcmp(path + ftw->base, ".ballast") != 0;
 	return 0;
 }
 
@@ -415,11 +520,25 @@ struct census census_take(const struct harness *h)
 		.files = count_tree(h->dir) };
 }
 
+struct census census_at_rest(const struct harness *h)
+{
+	struct census now = census_take(h), last;
+	int same = 0;
+
+	for (int i = 0; i < 400 && same < 15; i++) {
+		last = now;
+		(void)usleep(50000);
+		now = census_take(h);
+		same = memcmp(&now, &last, sizeof now) == 0 ? same + 1 : 0;
+	}
+	return now;
+}
+
 int census_wait(const struct harness *h, const struct census *before)
 {
 	struct census now = { 0 };
 
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 400; i++) {
 		now = census_take(h);
 		if (memcmp(&now, before, sizeof now) == 0)
 			return 0;

@@ -11,14 +11,15 @@ struct harness {
 	const char *option; /* one more for the warden, or NULL */
 	const char *guest;  /* instead of the probe guest, or NULL */
 	const char *log;    /* the file that its log is added to, or NULL */
+	int disk_mib;       /* its directory is a file system of that size; 0: it is none */
 	char dir[64];
 	pid_t warden;
 	int fd;
 	uint64_t tag;
 };
 
-/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only option, guest
- * and log are looked at of what was in *h. */
+/* -EPERM: not root. `network` as the warden's option; `pool` slots are prepared. Only option,
+ * guest, log and disk_mib are looked at of what was in *h. */
 int harness_start(struct harness *h, const char *network, int pool, struct err *e);
 int harness_make_dir(struct harness *h, struct err *e); /* its first half: no warden yet */
 /* Only the warden, on the directory that is there; the second without waiting for it to be ready.
@@ -54,10 +55,17 @@ bool harness_has_pool(const struct harness *h);
 /* What the probe guest in the sandbox says to a command; "" when it does not answer. */
 const char *harness_inside(struct harness *h, const char *id, const char *command);
 
+/* To the workers that touch what sandboxes have written to; how many it was sent to. */
+int harness_signal_workers(const struct harness *h, int signo);
+int harness_signal_makers(const struct harness *h, int signo); /* the others */
+int harness_zombies(const struct harness *h); /* that the warden has and does not wait for */
+
 /* What a test must leave as it found it. */
 struct census {
 	int processes, mounts, cgroups, links, loops, files;
 };
 struct census census_take(const struct harness *h);
-/* Waits for the counts to be those of `before`, up to 5 s; -1 and a note on stdout if not. */
+/* When nothing has changed for a while: what was begun is prepared or removed. */
+struct census census_at_rest(const struct harness *h);
+/* Waits for the counts to be those of `before`, up to 20 s; -1 and a note on stdout if not. */
 int census_wait(const struct harness *h, const struct census *before);

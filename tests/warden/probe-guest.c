@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -343,6 +344,23 @@ static void do_verify(char *args, struct buf *out)
 	(void)buf_printf(out, "%" PRId64, good);
 }
 
+/* So many files that are open and have no name any more. */
+static void do_orphans(char *args, struct buf *out)
+{
+	int64_t n = 0;
+
+	(void)str_to_int(str_of(args), 1, 10000, &n);
+	for (int64_t i = 0; i < n; i++) {
+		int fd = open("/orphan", O_RDWR | O_CREAT | O_EXCL, 0600); /* for good */
+
+		if (fd < 0 || write(fd, "x", 1) != 1 || unlink("/orphan") < 0) {
+			(void)buf_printf(out, "%d", -errno);
+			return;
+		}
+	}
+	(void)buf_adds(out, "0");
+}
+
 /* COUNT BYTES: as many files of that size. */
 static void do_litter(char *args, struct buf *out)
 {
@@ -413,6 +431,8 @@ static void act(char *line, struct buf *out)
 		do_verify(args, out);
 	else if (strcmp(line, "litter") == 0)
 		do_litter(args, out);
+	else if (strcmp(line, "orphans") == 0)
+		do_orphans(args, out);
 	else if (strcmp(line, "exit") == 0)
 		_exit(args[0] - '0');
 	else
@@ -445,6 +465,7 @@ int main(int argc, char *argv[])
 		return 2;
 	if (boot_prepare(place, &boot, &e) < 0 || boot_wait(&boot, &e) < 0)
 		return 1;
+	close_fdp(&boot.asked_fd); /* what is asked for is not there */
 	(void)fd_set_nonblock(boot.listen_fd, false);
 	shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
