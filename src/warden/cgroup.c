@@ -392,8 +392,11 @@ int64_t cgroup_oom_kills(const struct cgroups *cg, const char *key)
 
 int64_t cgroup_dirty_bytes(const struct cgroups *cg, const char *key)
 {
-	return memory_counter(cg, key, "memory.stat",
-		cg->unified_limits ? STR("file_dirty") : STR("dirty"));
+	bool unified = cg->unified_limits;
+
+	return memory_counter(cg, key, "memory.stat", unified ? STR("file_dirty") : STR("dirty")) +
+	       memory_counter(cg, key, "memory.stat",
+		       unified ? STR("file_writeback") : STR("writeback"));
 }
 
 int cgroup_remove(const struct cgroups *cg, const char *key)

@@ -21,6 +21,7 @@
 #include "warden/net.h"
 #include "warden/proto.h"
 #include "warden/rootfs.h"
+#include "warden/space.h"
 #include "warden/times.h"
 #include "warden/volume.h"
 #include "warden/worker.h"
