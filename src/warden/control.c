@@ -149,6 +149,9 @@ static void dispatch(struct warden *w, const struct warden_message *m, const int
 	case WARDEN_DENIALS:
 		sandbox_denials(w, q);
 		break;
+	case WARDEN_HOST:
+		hold_tell(w, q);
+		break;
 	case WARDEN_USAGE:
 		sandbox_usage(w, q);
 		break;

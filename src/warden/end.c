@@ -497,6 +497,7 @@ void slot_end(struct slot *slot, const struct err *why)
 	slot->ended_us = time_now_us();
 	slot->why = *why;
 	loop_timer_cancel(&slot->timer);
+	slot->is_held = false;
 	/* Before anything else: what comes after it may take as long as it takes. Its first process
 	 * takes all others along; the worker that sees to its disk kills them as well, should that
 	 * one be slow to go. */

@@ -59,6 +59,7 @@ static int serve(struct warden *w, struct err *e)
 	describe(w, &note);
 	control_reply(w, WARDEN_READY, 0, "", &note, w->firewall.socket_fds,
 		w->firewall.enabled ? WARDEN_EGRESS_FDS : 0);
+	hold_open(w);
 	refill_soon(w);
 	return loop_run(w->loop, e);
 }

@@ -19,6 +19,8 @@ static const struct option names[] = {
 	{ "pool", required_argument, NULL, 'p' },
 	{ "pool-template", required_argument, NULL, 'T' },
 	{ "disk-mb", required_argument, NULL, 's' },
+	{ "hold-seconds", required_argument, NULL, 'h' },
+	{ "disk-overcommit", required_argument, NULL, 'o' },
 	{ "guest", required_argument, NULL, 'g' },
 	{ "plain-layers", no_argument, NULL, 'L' },
 	{ "attach-layers", no_argument, NULL, 'A' },
@@ -49,6 +51,10 @@ static int take(int c, struct options *o, struct err *e)
 		return 0;
 	case 's':
 		return number("disk-mb", optarg, 16, 1 << 24, &o->disk_mb, e);
+	case 'h':
+		return number("hold-seconds", optarg, 1, 1 << 20, &o->hold_seconds, e);
+	case 'o':
+		return number("disk-overcommit", optarg, 0, 1 << 20, &o->disk_overcommit, e);
 	case 'g':
 		o->guest_path = optarg;
 		return 0;
@@ -78,7 +84,8 @@ int options_parse(int argc, char *argv[], struct options *ret, struct err *e)
 		.template_name = "base",
 		.server_uid = WARDEN_FIRST_UID,
 		.pool = 4,
-		.disk_mb = 10240 };
+		.disk_mb = 10240,
+		.hold_seconds = 60 };
 	int c, r;
 
 	opterr = 0;

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 3,
+	WARDEN_VERSION = 4,
 	WARDEN_ID_SIZE = 32,     /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64,   /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
@@ -38,6 +38,7 @@ enum warden_op {
 	WARDEN_POLICY, /* what it may reach from now on: reach_flags and n_ranges; fd: the ranges */
 	WARDEN_DENIALS, /* answers LISTED for each sandbox that was refused a packet, with their
 			 * number in count, then REPLY */
+	WARDEN_HOST,    /* answers with what all sandboxes share, in host */
 	WARDEN_USAGE,   /* answers with what it has used since it was booted: processor time (µs)
 			 * in count, and in bytes what it has sent */
 };
@@ -137,6 +138,8 @@ enum warden_kind {
 	WARDEN_NAMED,   /* unasked: the sandbox that is being created has this address; comes before
 			 * anything in it runs */
 	WARDEN_DENIED,  /* unasked: one of the packets that a sandbox was refused */
+	WARDEN_HELD,    /* unasked: a sandbox stands still (count 1), or goes on again (0), since
+			 * the host's disk is nearly full and it writes */
 	WARDEN_CROSSED, /* unasked: a sandbox came up against its limit, count times since it was
 			 * last told */
 };
@@ -154,6 +157,16 @@ enum warden_limit {
 	WARDEN_LIMIT_MEMORY, /* a process was killed */
 	WARDEN_LIMIT_PIDS,   /* a process could not be made */
 	WARDEN_LIMITS,
+};
+
+/* What there is below all sandboxes. */
+struct warden_host {
+	uint64_t free_bytes, total_bytes; /* of the fullest file system that their disks lie on */
+	uint64_t promised_bytes;          /* the sizes of their disks together */
+	uint32_t is_short;                /* of room: those that write are held */
+	uint32_t held, ending, prepared;  /* how many are */
+	uint32_t lost_workers;
+	uint32_t zero;
 };
 
 /* What the warden's loop does: how long each kept it, since it was started. */
@@ -196,6 +209,7 @@ struct warden_reply {
 	uint64_t bytes;          /* REPLY to USAGE */
 	uint32_t limit;          /* CROSSED: enum warden_limit */
 	uint32_t zero;
+	struct warden_host host; /* REPLY to HOST, as the next */
 	struct warden_times times[WARDEN_STEPS];
 	char id[WARDEN_ID_SIZE];
 	struct err e; /* code 0: fine */

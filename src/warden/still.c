@@ -37,6 +37,7 @@ static void finish(struct slot *slot, uint64_t count, const struct err *e)
 
 	slot->still = (struct warden_request){ 0 };
 	control_tell(slot->w, &reply, q.id);
+	hold_catch_up(slot);
 	while (!slot->still.op && !list_empty(&slot->pending)) {
 		struct pending *next = container_of(slot->pending.next, struct pending, node);
 
@@ -83,10 +84,12 @@ static void look(void *arg)
 		return;
 	}
 	if (!slot->frozen) {
-		(void)order(slot, false, NULL);
+		if (!slot->is_held)
+			(void)order(slot, false, NULL);
 		(void)err_set(&e, -EBUSY,
 			"a process of the sandbox waits in the kernel and cannot be stopped");
 	}
+	hold_note(slot);
 	finish(slot, 0, &e);
 }
 
@@ -109,8 +112,10 @@ static void thaw(struct slot *slot, const struct warden_request *q)
 {
 	struct err e = { 0 };
 
-	if (order(slot, false, &e) >= 0)
+	/* One that is held goes on when there is room. */
+	if (slot->is_held || order(slot, false, &e) >= 0)
 		slot->frozen = false;
+	hold_note(slot);
 	CRASH_POINT("warden.thaw");
 	answer(slot, q, &e);
 }
@@ -455,5 +460,6 @@ int still_adopt(struct slot *slot, struct err *e)
 		(void)unlinkat(dir, MARKER_NAME, 0);
 	}
 	slot->frozen = freezer_is_ordered(&f);
+	hold_adopt(slot);
 	return 0;
 }

@@ -277,6 +277,7 @@ void warden_close(struct warden *w)
 	loop_timer_cancel(&w->refill);
 	loop_timer_cancel(&w->fade_timer);
 	loop_timer_cancel(&w->farewell);
+	hold_close(w);
 	policy_close(w);
 	map_done(&w->by_id);
 	net_close(&w->network);

@@ -32,6 +32,8 @@ struct options {
 	const char *data_dir, *templates_dir, *network, *guest_path, *template_name;
 	int64_t server_uid, pool, disk_mb;
 	bool debug, probe;
+	int64_t hold_seconds;    /* that a writer stands still before it is ended for room */
+	int64_t disk_overcommit; /* that many times the disk may be promised; 0: any */
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
 	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
 	bool plain_layers, attach_layers, no_pool;
@@ -94,6 +96,12 @@ struct warden {
 	int64_t refill_from_ms;  /* nothing is begun before */
 	struct work *warm;       /* while it is kept cheap to join cgroups */
 	int64_t warm_until_ms;   /* 0: it need not be, or cannot */
+	struct loop_timer space_timer;
+	struct space space;     /* at the last look */
+	bool is_short;          /* of room: see hold.c */
+	bool has_volumes_below; /* they take of the same room */
+	int64_t short_ms;
+	int next_look;           /* the first slot of the next turn's */
 	struct work *forgetting; /* addresses, before they are given again */
 	int n_worn;              /* how many more wait for that */
 
@@ -244,6 +252,11 @@ struct slot {
 	slot_fn worked;
 	int64_t asked_us;
 	struct later *later;
+	bool is_held;     /* there is no room for what it writes: see hold.c */
+	bool has_stopped; /* since then: no process of it runs any more */
+	int64_t held_ms, written_at;
+	uint64_t held_written, held_free; /* what it had written, and what was free, when held */
+	uint64_t written_bytes, written_before; /* to its disk: at the last look, at the first */
 	bool is_dead;    /* ending: nothing of it runs, and whoever waited for that was told */
 	bool is_removed; /* ending: its disk is */
 	int64_t removed_ms;
@@ -306,6 +319,17 @@ void images_close(struct warden *w);
 bool image_exists(const struct warden *w, const char *name);
 void image_discard(struct warden *w, const struct warden_request *q);
 void image_list(struct warden *w, const struct warden_request *q);
+
+/* hold.c: room below the sandboxes' disks. */
+void hold_open(struct warden *w);
+void hold_close(struct warden *w);
+int hold_check(const struct warden *w, uint64_t disk_bytes, struct err *e); /* one more sandbox? */
+void hold_adopt(struct slot *slot); /* one that an earlier warden held goes on */
+/* It was paused, or is no more. */
+void hold_note(const struct slot *slot);
+/* A request about it was served, which it was not held or released during. */
+void hold_catch_up(struct slot *slot);
+void hold_tell(struct warden *w, const struct warden_request *q); /* the answer to HOST */
 
 /* crossing.c: limits that a sandbox comes up against. */
 int crossings_watch(struct slot *slot, struct err *e);

@@ -124,7 +124,7 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 {
 	bool create = q->op == WARDEN_CREATE;
 	bool has_id = q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES &&
-		      q->op != WARDEN_DENIALS;
+		      q->op != WARDEN_DENIALS && q->op != WARDEN_HOST;
 	bool has_image = q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD;
 
 	if (q->op < WARDEN_CREATE || q->op > WARDEN_USAGE)
