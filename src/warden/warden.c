@@ -386,6 +386,7 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	list_remove(&slot->pool_node);
 	net_adopt(&w->network, s->number);
 	(void)map_put(&w->by_id, str_of(slot->id), slot);
+	linger_adopt(slot);
 	if (still_adopt(slot, e) < 0)
 		log_error("sandbox.stuck", "sandbox_id=%s err=%s", id, log_quote(str_of(e->msg)));
 	if (crossings_watch(slot, e) < 0)

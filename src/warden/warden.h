@@ -260,6 +260,8 @@ struct slot {
 	bool is_dead;    /* ending: nothing of it runs, and whoever waited for that was told */
 	bool is_removed; /* ending: its disk is */
 	int64_t removed_ms;
+	uint32_t n_volumes; /* that it shares with others */
+	char volumes[WARDEN_MAX_MOUNTS][WARDEN_VOLUME_SIZE];
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
 	struct list pending;         /* to be served after that */
 	struct work *cutting;        /* what its policy has closed; NULL: nothing is */
@@ -330,6 +332,12 @@ void hold_note(const struct slot *slot);
 /* A request about it was served, which it was not held or released during. */
 void hold_catch_up(struct slot *slot);
 void hold_tell(struct warden *w, const struct warden_request *q); /* the answer to HOST */
+
+/* linger.c: ended ones that another sandbox keeps. */
+/* The volumes that it is given, for the next warden as well. */
+int linger_note(struct slot *slot, const struct warden_message *m, struct err *e);
+void linger_adopt(struct slot *slot);
+int linger_check(const struct warden *w, const struct warden_message *m, struct err *e);
 
 /* crossing.c: limits that a sandbox comes up against. */
 int crossings_watch(struct slot *slot, struct err *e);

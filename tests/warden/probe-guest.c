@@ -81,6 +81,16 @@ static void do_stat(const char *path, struct buf *out)
 		(void)buf_printf(out, "%o %u %u", st.st_mode, st.st_uid, st.st_gid);
 }
 
+/* PATH MODE, in octal */
+static void do_chmod(char *args, struct buf *out)
+{
+	char *mode = strchr(args, ' ');
+
+	if (mode)
+		*mode++ = '\0';
+	say_result(out, chmod(args, mode ? (mode_t)strtol(mode, NULL, 8) : 0));
+}
+
 static void do_disk(const char *unused, struct buf *out)
 {
 	struct statvfs st;
@@ -102,6 +112,8 @@ static void do_fill(const char *text, struct buf *out)
 	memset(block, 'x', sizeof block);
 	while (r >= 0 && mib-- > 0)
 		r = fd_write_all(fd, block, sizeof block);
+	if (r >= 0 && fdatasync(fd) < 0)
+		r = -errno;
 	(void)buf_printf(out, "%d", r);
 }
 
@@ -311,6 +323,117 @@ static void do_scribble(const char *dir, struct buf *out)
 	}
 }
 
+/* PATH: a child that takes whatever is handed to it there, and keeps it. */
+static void do_keep(const char *path, struct buf *out)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+	say_result(out, bind(fd, (struct sockaddr *)&a, sizeof a) < 0 || chmod(path, 0777) < 0
+				? -1
+				: listen(fd, 64));
+	if (fork() != 0) {
+		(void)close(fd);
+		return;
+	}
+	(void)dup2(fd, STDIN_FILENO);
+	(void)close_range(STDERR_FILENO, ~0U, 0);
+	for (;;) {
+		int fds[FD_MAX_PASS], n_fds = 0, c = accept(STDIN_FILENO, NULL, NULL);
+		char byte;
+
+		(void)fd_recv(c, &byte, 1, fds, &n_fds);
+	}
+}
+
+static void give(const char *path, int given, struct buf *out)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int r;
+
+	(void)snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+	r = connect(fd, (struct sockaddr *)&a, sizeof a);
+	say_result(out, r < 0 ? r : fd_send(fd, "", 1, &given, 1));
+}
+
+/* PATH: hands a socket of its own network to who listens there. */
+static void do_give_socket(const char *path, struct buf *out)
+{
+	cleanup_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	give(path, fd, out);
+}
+
+/* PATH: the same with a file of its disk. */
+static void do_give_file(const char *path, struct buf *out)
+{
+	cleanup_close int fd = open("/given", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	give(path, fd, out);
+}
+
+/* N: a child that writes N KiB every few milliseconds, past the cache, to the same few MiB. */
+static void do_drip(const char *text, struct buf *out)
+{
+	enum {
+		LARGEST = 1 << 20,
+		PAUSE_US = 5000,
+	};
+	static _Alignas(4096) char block[LARGEST];
+	int fd = open("/drip", O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0644);
+	int64_t kib = 0;
+
+	(void)str_to_int(str_of(text), 4, LARGEST >> 10, &kib);
+	say_result(out, fd);
+	if (fork() != 0) {
+		(void)close(fd);
+		return;
+	}
+	(void)dup2(fd, STDIN_FILENO);
+	(void)close_range(STDERR_FILENO, ~0U, 0);
+	for (int64_t i = 0;; i = (i + 1) % 8) {
+		(void)!pwrite(STDIN_FILENO, block, (size_t)kib << 10, i * (kib << 10));
+		(void)usleep(PAUSE_US);
+	}
+}
+
+/* N: so many connections that nobody accepts, each with as much as it takes, closed by who made
+ * them. */
+static void do_strand(const char *text, struct buf *out)
+{
+	enum {
+		BACKLOG = 4000,
+	};
+	static const char block[16384];
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof a;
+	int listen_fd = -EBADF; /* and those before: for as long as this guest lives */
+	int64_t n = 0;
+
+	(void)str_to_int(str_of(text), 1, 1 << 20, &n);
+	for (int64_t i = 0; i < n; i++) {
+		cleanup_close int fd =
+			socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+		if (i % BACKLOG == 0) {
+			a.sin_port = 0;
+			listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+			(void)bind(listen_fd, (struct sockaddr *)&a, sizeof a);
+			(void)listen(listen_fd, BACKLOG);
+			(void)getsockname(listen_fd, (struct sockaddr *)&a, &size);
+		}
+		if (connect(fd, (struct sockaddr *)&a, sizeof a) < 0 && errno != EINPROGRESS) {
+			say_result(out, -1);
+			return;
+		}
+		while (send(fd, block, sizeof block, MSG_NOSIGNAL) > 0)
+			;
+	}
+	(void)buf_adds(out, "0");
+}
+
 static void do_written(const char *unused, struct buf *out)
 {
 	(void)unused;
@@ -405,6 +528,8 @@ static void act(char *line, struct buf *out)
 		do_list(args, out);
 	else if (strcmp(line, "stat") == 0)
 		do_stat(args, out);
+	else if (strcmp(line, "chmod") == 0)
+		do_chmod(args, out);
 	else if (strcmp(line, "disk") == 0)
 		do_disk(args, out);
 	else if (strcmp(line, "fill") == 0)
@@ -425,6 +550,16 @@ static void act(char *line, struct buf *out)
 		do_pause(args, out);
 	else if (strcmp(line, "scribble") == 0)
 		do_scribble(args, out);
+	else if (strcmp(line, "keep") == 0)
+		do_keep(args, out);
+	else if (strcmp(line, "give-socket") == 0)
+		do_give_socket(args, out);
+	else if (strcmp(line, "give-file") == 0)
+		do_give_file(args, out);
+	else if (strcmp(line, "drip") == 0)
+		do_drip(args, out);
+	else if (strcmp(line, "strand") == 0)
+		do_strand(args, out);
 	else if (strcmp(line, "written") == 0)
 		do_written(args, out);
 	else if (strcmp(line, "verify") == 0)

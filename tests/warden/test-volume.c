@@ -4,7 +4,10 @@
 #include "test.h"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
+/* Only these tests use it. */
+#define NETWORK "10.198.0.0/16"
 #define ONE "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
 #define TWO "1f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
 
@@ -88,17 +91,19 @@ static int start(struct harness *h, struct err *e)
 	(void)snprintf(path, sizeof path, "%s/volumes", h->dir);
 	if (mkdir(path, 0700) < 0 || make_volume(h, ONE) < 0 || make_volume(h, TWO) < 0)
 		return err_sys(e, -errno, "make volumes");
-	return harness_start_warden(h, "none", 1, e);
+	return harness_start_warden(h, NETWORK, 1, e);
 }
 
-#define START(h)                                                    \
-	CLEANUP(harness_stop) struct harness h = { .fd = -EBADF };  \
-	do {                                                        \
-		struct err start_e = { 0 };                         \
-		if (start(&(h), &start_e) == -EPERM)                \
-			TEST_SKIP("needs root and a built warden"); \
-		if (start_e.code < 0)                               \
-			TEST_FAIL("start: %s", start_e.msg);        \
+#define START(h) START_ON(h, 0, NULL)
+#define START_ON(h, mib, more)                                                    \
+	CLEANUP(harness_stop)                                                     \
+	struct harness h = { .option = (more), .disk_mib = (mib), .fd = -EBADF }; \
+	do {                                                                      \
+		struct err start_e = { 0 };                                       \
+		if (start(&(h), &start_e) == -EPERM)                              \
+			TEST_SKIP("needs root and a built warden");               \
+		if (start_e.code < 0)                                             \
+			TEST_FAIL("start: %s", start_e.msg);                      \
 	} while (0)
 
 /* A tree of its own, with a link at /way that leads to `target`. */
@@ -160,8 +165,7 @@ TEST(volumes_lie_in_each_other_and_nothing_of_it_is_seen_outside)
 	START(h);
 	ASSERT_EQ(create_from(&h, "warm", "", mounts, 2), 0);
 	ASSERT_EQ(harness_destroy(&h, "warm"), 0);
-	(void)usleep(300000); /* the next slots are being prepared */
-	before = census_take(&h);
+	before = census_at_rest(&h); /* the next slots are being prepared */
 	ASSERT_EQ(create_from(&h, "one", "", mounts, 2), 0);
 	ASSERT_STR(harness_inside(&h, "one", "write /a/b/c/inner 2"), "0");
 	ASSERT_STR(harness_inside(&h, "one", "write /a/outer 1"), "0");
@@ -248,10 +252,123 @@ TEST(a_mount_outlives_the_warden_and_goes_with_its_sandbox)
 	before = census_take(&h);
 	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
 	harness_kill_warden(&h);
-	ASSERT_EQ(harness_start_warden(&h, "none", 1, &e), 0);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 1, &e), 0);
 	ASSERT_STR(harness_inside(&h, "one", "write /data/file x"), "0");
 	ASSERT_EQ(access(volume_path(&h, ONE, "file"), F_OK), 0);
 	ASSERT_EQ(unlink(volume_path(&h, ONE, "file")), 0);
 	ASSERT_EQ(harness_destroy(&h, "one"), 0);
 	ASSERT_EQ(census_wait(&h, &before), 0);
+}
+
+enum {
+	LINGERING_MAX = 16,
+	LINGER_TRIES = 200,
+};
+
+/* One that gives something of its own away, and ends. */
+static int give_and_end(struct harness *h, const char *what)
+{
+	int r = create_one(h, "giver", ONE, "/data");
+
+	if (r < 0)
+		return r;
+	if (strcmp(harness_inside(h, "giver", what), "0") != 0)
+		return -EPROTO;
+	return harness_destroy(h, "giver");
+}
+
+TEST(what_one_sandbox_keeps_of_others_has_a_limit)
+{
+	int n = 0, r = 0;
+
+	START(h);
+	ASSERT_EQ(create_one(&h, "keeper", ONE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "keeper", "keep /data/door"), "0");
+	for (; n < LINGERING_MAX && r >= 0; n++)
+		r = give_and_end(&h, n % 2 ? "give-file /data/door" : "give-socket /data/door");
+	ASSERT_EQ(r, 0);
+	for (int i = 0; i < LINGER_TRIES && r >= 0; i++) {
+		(void)usleep(100000);
+		r = create_one(&h, "giver", ONE, "/data");
+		if (r >= 0)
+			ASSERT_EQ(harness_destroy(&h, "giver"), 0);
+	}
+	ASSERT_EQ(r, -EBUSY);
+	/* Other volumes are not concerned, and when the keeper ends all is free. */
+	ASSERT_EQ(create_one(&h, "other", TWO, "/data"), 0);
+	ASSERT_EQ(harness_destroy(&h, "keeper"), 0);
+	for (int i = 0; i < LINGER_TRIES && r < 0; i++) {
+		(void)usleep(100000);
+		r = create_one(&h, "giver", ONE, "/data");
+	}
+	ASSERT_EQ(r, 0);
+}
+
+static int64_t free_mib(const struct harness *h)
+{
+	struct statvfs st;
+
+	return statvfs(h->dir, &st) < 0 ? -errno : (int64_t)(st.f_bfree * st.f_frsize >> 20);
+}
+
+TEST(what_is_kept_of_a_sandbox_that_ended_takes_no_room)
+{
+	int64_t before, now = 0;
+
+	START_ON(h, 1200, "--no-pool");
+	ASSERT_EQ(create_one(&h, "keeper", ONE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "keeper", "keep /data/door"), "0");
+	ASSERT_EQ(create_one(&h, "giver", ONE, "/data"), 0);
+	before = free_mib(&h);
+	ASSERT_STR(harness_inside(&h, "giver", "fill 48"), "0");
+	ASSERT_STR(harness_inside(&h, "giver", "give-file /data/door"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "giver", "image"), 0); /* it is written */
+	ASSERT_EQ(harness_do(&h, WARDEN_DISCARD, "", "image"), 0);
+	ASSERT(free_mib(&h) < before - 40);
+	ASSERT_EQ(harness_destroy(&h, "giver"), 0);
+	for (int i = 0; i < LINGER_TRIES && now < before - 8; i++) {
+		(void)usleep(50000);
+		now = free_mib(&h);
+	}
+	ASSERT(now >= before - 8);
+}
+
+static bool wait_held(struct harness *h, uint32_t n)
+{
+	struct warden_request q = harness_request(h, WARDEN_HOST, "");
+	struct warden_reply reply = { 0 };
+
+	for (int i = 0; i < LINGER_TRIES; i++) {
+		if (harness_ask(h, &q, -EBADF, &reply) == 0 && reply.host.held == n)
+			return true;
+		(void)usleep(50000);
+	}
+	return false;
+}
+
+static int fill_up(const struct harness *h)
+{
+	char path[80];
+	cleanup_close int fd = -EBADF;
+
+	(void)snprintf(path, sizeof path, "%s/filler", h->dir);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	return fallocate(fd, 0, 0, (off_t)(free_mib(h) - 224) << 20);
+}
+
+/* What it writes there is counted nowhere, and takes of the same room. */
+TEST(one_with_a_volume_is_held_when_there_is_no_room)
+{
+	struct err e = { 0 };
+
+	START_ON(h, 1200, NULL);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	ASSERT_EQ(harness_create(&h, "other"), 0);
+	ASSERT_EQ(fill_up(&h), 0);
+	ASSERT(wait_held(&h, 1));
+	ASSERT_STR(harness_inside(&h, "other", "write /etc/mine x"), "0");
+	/* The next warden knows it as well. */
+	harness_kill_warden(&h);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 0, &e), 0);
+	ASSERT(wait_held(&h, 1));
 }
