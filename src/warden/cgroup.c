@@ -6,6 +6,7 @@
 
 enum {
 	CPU_PERIOD_US = 100000,
+	SOCKETS_SHARE = 8, /* of the memory, beside it */
 };
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = { "memory", "cpu", "pids",
@@ -292,6 +293,16 @@ static int write_value(int fd, const char *key, const char *file, const char *va
 	return file_write(fd, name, str_of(value), e);
 }
 
+/* What waits in sockets is part of a unified hierarchy's memory. In the old one it has a counter of
+ * its own, which counts nothing until it is limited. */
+static void limit_sockets(int legacy, const char *key, uint64_t memory_bytes)
+{
+	char text[24];
+
+	(void)snprintf(text, sizeof text, "%" PRIu64, memory_bytes / SOCKETS_SHARE);
+	(void)write_value(legacy, key, "memory.kmem.tcp.limit_in_bytes", text, NULL);
+}
+
 static int limit_memory(const struct cgroups *cg, const char *key, uint64_t bytes, struct err *e)
 {
 	int legacy = cg->legacy_fd[CGROUP_MEMORY], r;
@@ -307,6 +318,7 @@ static int limit_memory(const struct cgroups *cg, const char *key, uint64_t byte
 	if (write_value(legacy, key, "memory.memsw.limit_in_bytes", text, NULL) >= 0 && r < 0)
 		r = write_value(legacy, key, "memory.limit_in_bytes", text, e);
 	(void)write_value(legacy, key, "memory.swappiness", "0", NULL);
+	limit_sockets(legacy, key, bytes);
 	return r;
 }
 
