@@ -7,6 +7,8 @@
 enum {
 	CPU_PERIOD_US = 100000,
 	SOCKETS_SHARE = 8, /* of the memory, beside it */
+	PIDS_SHARE = 16,   /* of all that there are for sandboxes */
+	PIDS_FEW = 512,    /* so many everybody gets */
 };
 
 static const char *const controller_names[CGROUP_CONTROLLERS] = { "memory", "cpu", "pids",
@@ -142,13 +144,15 @@ int64_t cgroups_all_pids(void)
 	return MIN(pids, threads) / 4 * 3;
 }
 
-static int limit_all(const struct cgroups *cg, struct err *e)
+static int limit_all(struct cgroups *cg, struct err *e)
 {
 	char path[300], text[24];
 
+	cg->all_pids = cgroups_all_pids();
+
 	(void)snprintf(path, sizeof path, "%s/atoll/pids.max",
 		cg->roots[cg->unified_limits ? CGROUP_CONTROLLERS : CGROUP_PIDS]);
-	(void)snprintf(text, sizeof text, "%" PRId64, cgroups_all_pids());
+	(void)snprintf(text, sizeof text, "%" PRId64, cg->all_pids);
 	return file_write(AT_FDCWD, path, str_of(text), e);
 }
 
@@ -335,11 +339,18 @@ static int limit_cpu(const struct cgroups *cg, const char *key, uint32_t percent
 	return write_value(cg->legacy_fd[CGROUP_CPU], key, "cpu.cfs_quota_us", text, e);
 }
 
+uint32_t cgroups_pids_of_one(int64_t all, uint32_t wanted)
+{
+	int64_t share = MAX(all / PIDS_SHARE, (int64_t)PIDS_FEW);
+
+	return (uint32_t)MIN((int64_t)wanted, share);
+}
+
 static int limit_pids(const struct cgroups *cg, const char *key, uint32_t max, struct err *e)
 {
 	char text[24];
 
-	(void)snprintf(text, sizeof text, "%" PRIu32, max);
+	(void)snprintf(text, sizeof text, "%" PRIu32, cgroups_pids_of_one(cg->all_pids, max));
 	return write_value(cg->unified_limits ? cg->unified_fd : cg->legacy_fd[CGROUP_PIDS], key,
 		"pids.max", text, e);
 }

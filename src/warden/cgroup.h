@@ -21,6 +21,7 @@ struct limits {
 
 struct cgroups {
 	char instance[16];
+	int64_t all_pids;                  /* processes and threads that all sandboxes may have */
 	bool unified_limits;               /* the unified hierarchy has the controllers */
 	int unified_fd;                    /* atoll/INSTANCE there, or -EBADF */
 	int legacy_fd[CGROUP_CONTROLLERS]; /* atoll/INSTANCE in the old hierarchies, or -EBADF */
@@ -35,6 +36,9 @@ struct cgroups {
  * left so many processes and threads that it can always start some of its own. */
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e);
 int64_t cgroups_all_pids(void);
+/* Of these one sandbox gets what it wants, but no more than a share: on a host with few numbers
+ * some that take all they may must leave the others enough. */
+uint32_t cgroups_pids_of_one(int64_t all, uint32_t wanted);
 /* Removes atoll/INSTANCE, and atoll, unless something is left in them. */
 void cgroups_close(struct cgroups *cg);
 

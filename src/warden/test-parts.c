@@ -5,6 +5,7 @@
 #include "warden/netlink.h"
 #include "warden/host.h"
 #include "warden/proto.h"
+#include "warden/space.h"
 #include "warden/state.h"
 
 #include "test.h"
@@ -211,21 +212,34 @@ TEST(paths_do_not_leave_their_directory)
 	ASSERT(open_beneath(dir, "/etc", O_PATH) < 0);
 }
 
-struct waiting {
-	struct loop *loop;
-	struct blank_wait waits[3];
-	int told;
-};
-
-static void forget_the_others(void *arg, const struct err *e)
+TEST(the_less_room_the_sooner_it_is_looked_at)
 {
-	struct waiting *w = arg;
+	const uint64_t mib = SPACE_MIB, line = SPACE_RESERVE_MIB + SPACE_MARGIN_MIB;
+	struct space s = { .free_bytes = 100000 * mib, .total_bytes = 200000 * mib };
+	int64_t far_ms = space_next_look_ms(&s);
 
-	ASSERT(e->code < 0); /* there is no directory to make it in */
-	ASSERT_EQ(++w->told, 1);
-	for (size_t i = 0; i < ARRAY_SIZE(w->waits); i++)
-		blanks_forget(&w->waits[i]);
-	loop_stop(w->loop);
+	ASSERT(!space_is_short(&s) && space_is_back(&s));
+	s.free_bytes = (line + 100) * mib;
+	ASSERT(!space_is_short(&s));
+	ASSERT(space_next_look_ms(&s) < far_ms);
+	/* What will be written soon counts as if it were. */
+	s.dirty_bytes = 200 * mib;
+	ASSERT(space_is_short(&s));
+	s.free_bytes = (line + 200 + SPACE_MARGIN_MIB) * mib;
+	ASSERT(space_is_back(&s));
+	/* But all that the host has unwritten is not more than a small disk has room for. */
+	s = (struct space){ 600 * mib, 1000 * mib, 9000 * mib };
+	ASSERT(space_is_short(&s));
+	s.free_bytes = 900 * mib;
+	ASSERT(!space_is_short(&s));
+}
+
+TEST(few_sandboxes_do_not_get_all_process_numbers)
+{
+	ASSERT_EQ(cgroups_pids_of_one(4194304 / 4 * 3, 4096), 4096);
+	ASSERT_EQ(cgroups_pids_of_one(32768 / 4 * 3, 4096), 1536);
+	ASSERT_EQ(cgroups_pids_of_one(32768 / 4 * 3, 64), 64);
+	ASSERT_EQ(cgroups_pids_of_one(1000, 4096), 512); /* fewer are no use to anybody */
 }
 
 TEST(who_hears_of_a_blank_may_end_all_others_who_wait_for_it)
