@@ -1,3 +1,4 @@
+#include "warden/locks.h"
 #include "warden/warden.h"
 #include "warden/powers.h"
 
@@ -40,6 +41,7 @@ static void describe(const struct warden *w, struct err *ret)
 
 static int serve(struct warden *w, struct err *e)
 {
+	struct lock_watch locks;
 	struct err note = { 0 };
 	int r = control_open(w, e);
 
