@@ -1,4 +1,5 @@
 #include "warden/locks.h"
+#include "warden/tcp.h"
 #include "warden/warden.h"
 #include "warden/powers.h"
 
@@ -42,6 +43,7 @@ static void describe(const struct warden *w, struct err *ret)
 static int serve(struct warden *w, struct err *e)
 {
 	struct lock_watch locks;
+	struct tcp_watch tcp;
 	struct err note = { 0 };
 	int r = control_open(w, e);
 
@@ -63,7 +65,12 @@ static int serve(struct warden *w, struct err *e)
 		w->firewall.enabled ? WARDEN_EGRESS_FDS : 0);
 	hold_open(w);
 	refill_soon(w);
-	return loop_run(w->loop, e);
+	lock_watch_start(&locks, w->loop, &w->workers);
+	tcp_watch_start(&tcp, w);
+	r = loop_run(w->loop, e);
+	tcp_watch_stop(&tcp);
+	lock_watch_stop(&locks);
+	return r;
 }
 
 int main(int argc, char *argv[])

@@ -1,12 +1,13 @@
 /* What can be looked at without a sandbox: texts, messages, files. */
-#include "warden/blank.h"
 #include "warden/meter.h"
+#include "warden/locks.h"
 #include "warden/net.h"
 #include "warden/netlink.h"
 #include "warden/host.h"
 #include "warden/proto.h"
 #include "warden/space.h"
 #include "warden/state.h"
+#include "warden/tcp.h"
 
 #include "test.h"
 
@@ -242,21 +243,28 @@ TEST(few_sandboxes_do_not_get_all_process_numbers)
 	ASSERT_EQ(cgroups_pids_of_one(1000, 4096), 512); /* fewer are no use to anybody */
 }
 
-TEST(who_hears_of_a_blank_may_end_all_others_who_wait_for_it)
+TEST(a_lock_names_its_owner)
 {
-	struct disk disk = DISK_INIT;
-	struct waiting w = { 0 };
-	struct blanks b;
+	ASSERT_EQ(lock_owner(STR("12: POSIX  ADVISORY  WRITE 4711 00:2d:42 0 EOF")), 4711);
+	ASSERT_EQ(lock_owner(STR("12: -> FLOCK  ADVISORY  READ 7 00:2d:42 0 0")), 7);
+	ASSERT_EQ(lock_owner(STR("1: OFDLCK ADVISORY  WRITE -1 00:2d:42 0 0")), 0);
+	ASSERT_EQ(lock_owner(STR("1: POSIX")), 0);
+	ASSERT_EQ(lock_owner(STR("")), 0);
+}
 
-	ASSERT_EQ(loop_new(&w.loop, NULL), 0);
-	blanks_open(&b, w.loop, &disk);
-	for (size_t i = 0; i < ARRAY_SIZE(w.waits); i++)
-		blanks_ask(&b, &w.waits[i], (struct disk_size){ 64 << 20, 0 }, forget_the_others,
-			&w);
-	ASSERT_EQ(loop_run(w.loop, NULL), 0);
-	ASSERT_EQ(w.told, 1);
-	blanks_close(&b);
-	w.loop = loop_free(w.loop);
+TEST(what_tcp_holds_is_read_from_the_line_of_tcp)
+{
+	struct tcp_host host;
+
+	tcp_read_host(STR("sockets: used 30\n"
+			  "TCP: inuse 1 orphan 7 tw 0 alloc 46 mem 2\n"
+			  "UDP: inuse 0 mem 148\n"),
+		&host);
+	ASSERT_EQ(host.n_closed, 7);
+	ASSERT_EQ(host.bytes, 46 * TCP_SOCKET_BYTES + 2 * sysconf(_SC_PAGESIZE));
+	tcp_read_host(STR("TCP: orphan"), &host);
+	ASSERT_EQ(host.n_closed, 0);
+	ASSERT_EQ(host.bytes, 0);
 }
 
 TEST(the_kernels_counters_are_read)
