@@ -247,6 +247,8 @@ int main(int argc, char **argv)
 
 	if (place != BOOT_NOWHERE)
 		return run_booted(&p, place);
+	if (argc == 2 && strcmp(argv[1], "--protocol") == 0) /* for who checks a build */
+		return printf("protocol %d\n", WARDEN_VERSION) < 0;
 	for (int i = 1; i < argc; i++) {
 		bool has_value = i + 1 < argc;
 

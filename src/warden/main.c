@@ -87,6 +87,8 @@ int main(int argc, char *argv[])
 	crash_arm(getenv(CRASH_VARIABLE));
 	if (options.probe)
 		return probe_host(&options);
+	if (options.check)
+		return check_sandboxes(&options);
 	log_init(options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, STDERR_FILENO);
 	(void)umask(022);
 	ignore_signals();

@@ -27,6 +27,7 @@ static const struct option names[] = {
 	{ "no-pool", no_argument, NULL, 'X' },
 	{ "debug", no_argument, NULL, 'D' },
 	{ "probe", no_argument, NULL, 'P' },
+	{ "check", no_argument, NULL, 'C' },
 	{ 0 },
 };
 
@@ -72,6 +73,9 @@ static int take(int c, struct options *o, struct err *e)
 		return 0;
 	case 'P':
 		o->probe = true;
+		return 0;
+	case 'C':
+		o->check = true;
 		return 0;
 	default:
 		return err_set(e, -EINVAL, "unknown option");

@@ -31,9 +31,9 @@
 struct options {
 	const char *data_dir, *templates_dir, *network, *guest_path, *template_name;
 	int64_t server_uid, pool, disk_mb;
-	bool debug, probe;
 	int64_t hold_seconds;    /* that a writer stands still before it is ended for room */
 	int64_t disk_overcommit; /* that many times the disk may be promised; 0: any */
+	bool debug, probe, check;
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
 	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
 	bool plain_layers, attach_layers, no_pool;
@@ -41,6 +41,9 @@ struct options {
 int options_parse(int argc, char *argv[], struct options *ret, struct err *e);
 /* Prints what this host can, one line per check; returns the exit status. */
 int probe_host(const struct options *options);
+/* Prints which protocol this program speaks. Fails, and says why, if it could not take over what
+ * lives in the data directory; another warden may run there meanwhile. Returns the exit status. */
+int check_sandboxes(const struct options *options);
 
 enum {
 	BOOT_DEADLINE_MS = 10000,
