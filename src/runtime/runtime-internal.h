@@ -25,6 +25,7 @@ struct runtime_ops {
 	int (*egress_sockets)(const struct runtime *rt, struct runtime_egress *ret, struct err *e);
 	const char *(*find_address)(const struct runtime *rt, uint32_t address);
 	void (*used)(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg);
+	void (*host)(struct runtime *rt, runtime_host_fn fn, void *arg); /* NULL: nothing to say */
 	void (*denied)(struct runtime *rt, runtime_denied_fn each, done_fn done, void *arg);
 };
 
@@ -35,6 +36,8 @@ struct runtime { /* first member of every implementation */
 	void *exited_arg;
 	runtime_crossed_fn crossed;
 	void *crossed_arg;
+	runtime_held_fn held;
+	void *held_arg;
 	runtime_lost_fn lost;
 	void *lost_arg;
 	runtime_denial_fn on_denied;

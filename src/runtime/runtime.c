@@ -42,6 +42,52 @@ void runtime_on_exited(struct runtime *rt, runtime_exited_fn fn, void *arg)
 	rt->exited_arg = arg;
 }
 
+void runtime_on_held(struct runtime *rt, runtime_held_fn fn, void *arg)
+{
+	rt->held = fn;
+	rt->held_arg = arg;
+}
+
+void runtime_host(struct runtime *rt, runtime_host_fn fn, void *arg)
+{
+	struct err e = { 0 };
+
+	if (rt->ops->host) {
+		rt->ops->host(rt, fn, arg);
+		return;
+	}
+	(void)err_set(&e, -EOPNOTSUPP, "the engine '%s' shares nothing here", rt->ops->name);
+	fn(arg, e.code, NULL, &e);
+}
+
+static_assert((int)RUNTIME_STEPS == (int)WARDEN_STEPS, "all of them");
+static_assert((int)RUNTIME_BUCKETS == (int)WARDEN_BUCKETS, "the same");
+
+const char *runtime_step_name(size_t step)
+{
+	static const char *const names[RUNTIME_STEPS] = {
+		[WARDEN_STEP_CREATE] = "create",
+		[WARDEN_STEP_DESTROY] = "destroy",
+		[WARDEN_STEP_CHANGE] = "change",
+		[WARDEN_STEP_ASK] = "ask",
+		[WARDEN_STEP_PLACED] = "placed",
+		[WARDEN_STEP_DISK] = "disk",
+		[WARDEN_STEP_WORKED] = "worked",
+		[WARDEN_STEP_GUEST] = "guest",
+		[WARDEN_STEP_EXIT] = "exit",
+		[WARDEN_STEP_REMOVE] = "remove",
+		[WARDEN_STEP_REFILL] = "refill",
+		[WARDEN_STEP_LOOK] = "look",
+	};
+
+	return names[step];
+}
+
+int64_t runtime_bucket_us(size_t bucket)
+{
+	return warden_bucket_us[bucket];
+}
+
 void runtime_on_crossed(struct runtime *rt, runtime_crossed_fn fn, void *arg)
 {
 	rt->crossed = fn;

@@ -141,7 +141,8 @@ void runtime_try(struct runtime *rt, const struct runtime_tries *tries);
 /* The server stops: nothing is tried again; who waits for that hears of the last failure. */
 void runtime_stop_trying(const struct runtime_set *set);
 
-/* Done when nothing is left. -ENOENT: there was nothing. */
+/* Done when nothing of it runs or can be reached any more; what remains is removed behind that (see
+ * runtime_host). -ENOENT: there was nothing. */
 void runtime_destroy(struct runtime *rt, const char *id, done_fn done, void *arg);
 /* The one data door: a non-blocking descriptor to a port inside, connected or still connecting
  * (writable or failed will tell). */
@@ -171,6 +172,35 @@ struct runtime_used {
 typedef void (
 	*runtime_used_fn)(void *arg, int r, const struct runtime_used *used, const struct err *e);
 void runtime_used(struct runtime *rt, const char *id, runtime_used_fn fn, void *arg);
+
+/* What the engine's one loop does, and how long each kept it since it was started: times that took
+ * at most so long, the last all others. */
+enum {
+	RUNTIME_STEPS = 12,
+	RUNTIME_BUCKETS = 8,
+};
+struct runtime_step {
+	int64_t at_most[RUNTIME_BUCKETS];
+	int64_t total_us, max_us;
+};
+const char *runtime_step_name(size_t step);
+int64_t runtime_bucket_us(size_t bucket); /* but the last */
+
+/* What all sandboxes of an engine share on this machine. */
+struct runtime_host {
+	int64_t free_bytes, total_bytes; /* of the fullest file system that their disks lie on */
+	int64_t promised_bytes;          /* the sizes of their disks together */
+	bool is_short;                   /* of room: sandboxes that write are held, none is made */
+	int held, ending, prepared;      /* sandboxes that are */
+	int lost_workers; /* processes that the kernel keeps in some sandbox's file system */
+	struct runtime_step steps[RUNTIME_STEPS];
+};
+typedef void (
+	*runtime_host_fn)(void *arg, int r, const struct runtime_host *host, const struct err *e);
+void runtime_host(struct runtime *rt, runtime_host_fn fn, void *arg); /* -EOPNOTSUPP */
+/* A sandbox stands still since there is no room for what it writes, or goes on again. */
+typedef void (*runtime_held_fn)(void *arg, const char *id, bool is_held);
+void runtime_on_held(struct runtime *rt, runtime_held_fn fn, void *arg);
 
 /* ---- the network ---- */
 

@@ -45,6 +45,8 @@ void call_end(struct call *call, int r, int fd, const struct err *e)
 		call->dial(call->arg, r < 0 ? r : fd, e);
 	else if (call->used)
 		call->used(call->arg, r, &call->amounts, e);
+	else if (call->host)
+		call->host(call->arg, r, &call->shared, e);
 	else
 		call->done(call->arg, r, e);
 	close_fdp(&call->fd);
@@ -228,6 +230,14 @@ static void local_used(struct runtime *rt, const char *id, runtime_used_fn fn, v
 	local_ask(local_from(rt), call);
 }
 
+static void local_host(struct runtime *rt, runtime_host_fn fn, void *arg)
+{
+	struct call *call = call_new(WARDEN_HOST, "", arg);
+
+	call->host = fn;
+	local_ask(local_from(rt), call);
+}
+
 static void local_resume(struct runtime *rt, const char *id, done_fn done, void *arg)
 {
 	ask_done(rt, WARDEN_THAW, id, "", done, arg);
@@ -366,6 +376,7 @@ static const struct runtime_ops local_ops = {
 	.find_address = local_find_address,
 	.denied = local_denied,
 	.used = local_used,
+	.host = local_host,
 };
 
 int runtime_local_new(struct loop *loop, const struct runtime_local_config *config,

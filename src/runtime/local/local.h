@@ -17,6 +17,8 @@ struct call {
 	runtime_denied_fn each_denied;
 	runtime_used_fn used;
 	struct runtime_used amounts; /* for it */
+	runtime_host_fn host;
+	struct runtime_host shared; /* for it */
 	void *arg;
 	int port;
 	uint32_t engine; /* of a LIST: only those */

@@ -101,6 +101,33 @@ static void close_all(const int *fds, int n)
 		(void)close(fds[i]);
 }
 
+static int64_t bounded(uint64_t n)
+{
+	return (int64_t)MIN(n, (uint64_t)INT64_MAX);
+}
+
+static struct runtime_host host_of(const struct warden_host *h, const struct warden_times *times)
+{
+	struct runtime_host host = { .free_bytes = bounded(h->free_bytes),
+		.total_bytes = bounded(h->total_bytes),
+		.promised_bytes = bounded(h->promised_bytes),
+		.is_short = h->is_short,
+		.held = (int)MIN(h->held, INT_MAX),
+		.ending = (int)MIN(h->ending, INT_MAX),
+		.prepared = (int)MIN(h->prepared, INT_MAX),
+		.lost_workers = (int)MIN(h->lost_workers, INT_MAX) };
+
+	for (size_t i = 0; i < RUNTIME_STEPS; i++) {
+		struct runtime_step *step = &host.steps[i];
+
+		for (size_t b = 0; b < RUNTIME_BUCKETS; b++)
+			step->at_most[b] = times[i].at_most[b];
+		step->total_us = bounded(times[i].total_us);
+		step->max_us = bounded(times[i].max_us);
+	}
+	return host;
+}
+
 static void answered(struct local *local, const struct warden_reply *reply, const int *fds, int n)
 {
 	struct call *call = call_of(local, reply->tag);
@@ -118,8 +145,9 @@ static void answered(struct local *local, const struct warden_reply *reply, cons
 		close_all(fds, n);
 	if (r >= 0 && call->request.op == WARDEN_SAVE)
 		r = (int)MIN(reply->count, (uint64_t)INT_MAX);
-	call->amounts = (struct runtime_used){ (int64_t)MIN(reply->count, (uint64_t)INT64_MAX),
-		(int64_t)MIN(reply->bytes, (uint64_t)INT64_MAX) };
+	call->amounts = (struct runtime_used){ bounded(reply->count), bounded(reply->bytes) };
+	if (call->host)
+		call->shared = host_of(&reply->host, reply->times);
 	call_end(call, r, r, &e);
 }
 
@@ -147,6 +175,14 @@ static void tell_exited(const struct local *local, const struct warden_reply *re
 
 	if (rt && rt->exited)
 		rt->exited(rt->exited_arg, reply->id, &reply->e);
+}
+
+static void tell_held(const struct local *local, const struct warden_reply *reply)
+{
+	const struct runtime *rt = engine_of(local, reply);
+
+	if (rt && rt->held)
+		rt->held(rt->held_arg, reply->id, reply->count != 0);
 }
 
 static void handle(struct local *local, const struct warden_reply *reply, const int *fds, int n)
@@ -180,6 +216,9 @@ static void handle(struct local *local, const struct warden_reply *reply, const 
 		break;
 	case WARDEN_EXITED:
 		tell_exited(local, reply);
+		break;
+	case WARDEN_HELD:
+		tell_held(local, reply);
 		break;
 	case WARDEN_CROSSED:
 		tell_crossed(local, reply);
