@@ -230,7 +230,7 @@ static int close_others(const int fds[KEPT_FDS], struct err *e)
 
 /* From the host's view to the sandbox's. The descriptors in `fds` are closed on the way. */
 static int seal(const int *fds, const struct guest_boot *message, const struct prepared *p,
-	struct err *e)
+	int *ret_asked_fd, struct err *e)
 {
 	int r = enter_root(fds[0], p, e);
 
@@ -245,10 +245,10 @@ static int seal(const int *fds, const struct guest_boot *message, const struct p
 	if (r < 0)
 		return r;
 	seal_limits();
-	return seal_self(e);
+	return seal_self(message->n_mounts > 0, ret_asked_fd, e);
 }
 
-static int wait_for_root(struct err *e)
+static int wait_for_root(int *ret_asked_fd, struct err *e)
 {
 	struct prepared p;
 	struct guest_boot message;
@@ -265,7 +265,7 @@ static int wait_for_root(struct err *e)
 		return engine_run(fds, &message, e);
 	}
 	if (r >= 0)
-		r = seal(fds, &message, &p, e); /* closes all, or the process ends */
+		r = seal(fds, &message, &p, ret_asked_fd, e); /* closes all, or the process ends */
 	else
 		close_prepared(&p);
 	return r;
@@ -311,7 +311,7 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 	b.warden_fd = WARDEN_GUEST_FD;
 	if (place == BOOT_SLOT) {
 		(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
-		r = wait_for_root(why);
+		r = wait_for_root(&b.asked_fd, why);
 		b.listen_fd = LISTEN_FD;
 		for (int i = 0; i < GUEST_METERS; i++)
 			b.meters[i] = FIRST_METER_FD + i;
@@ -351,6 +351,7 @@ void boot_done(struct boot *b)
 {
 	close_fdp(&b->listen_fd);
 	close_fdp(&b->dial_fd);
+	close_fdp(&b->asked_fd);
 	close_fdp(&b->settings_fd);
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&b->meters[i]);

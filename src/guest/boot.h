@@ -21,15 +21,16 @@ struct boot {
 			*/
 	int dial_fd;   /* the same, for ports of the sandbox; -EBADF where the host reaches them
 			  itself */
+	int asked_fd;  /* calls that the filter asks for, see grant.h; -EBADF: there is no filter */
 	int settings_fd;          /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
 	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
 	int warden_fd;            /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
 };
-#define BOOT_INIT                                                                 \
-	{                                                                         \
-		.listen_fd = -EBADF, .dial_fd = -EBADF, .settings_fd = -EBADF,    \
-		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF \
+#define BOOT_INIT                                                                                  \
+	{                                                                                          \
+		.listen_fd = -EBADF, .dial_fd = -EBADF, .asked_fd = -EBADF, .settings_fd = -EBADF, \
+		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF                  \
 	}
 
 /* Where this program was started: PID 1 with a SOCK_SEQPACKET socket of the warden's. */

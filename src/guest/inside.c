@@ -87,7 +87,8 @@ static int prepare_container(struct boot *ret, struct err *e)
 		r = seal_device_nodes(e);
 	if (r >= 0)
 		r = seal_kernel_files(e);
-	return r < 0 ? r : seal_self(e);
+	/* The engine has mounted them, if there are any: as if there were. */
+	return r < 0 ? r : seal_self(true, &ret->asked_fd, e);
 }
 
 int inside_prepare(enum boot_place place, struct boot *ret, struct err *e)

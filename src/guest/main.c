@@ -1,6 +1,7 @@
 /* atoll-guest: boots into its sandbox and serves, or, with --listen, serves where it stands. */
 #include "guest/boot.h"
 #include "guest/compat.h"
+#include "guest/grant.h"
 #include "guest/guest.h"
 #include "guest/ports.h"
 #include "guest/trust.h"
@@ -23,6 +24,7 @@ struct program {
 	struct guest guest;
 	struct http_server *server;
 	struct ports ports;
+	struct grants grants;
 	struct loop *loop;
 };
 
@@ -140,6 +142,7 @@ static void tear_down(struct program *p)
 
 	guest_done(&p->guest);
 	ports_done(&p->ports);
+	grants_done(&p->grants);
 	p->server = http_server_free(p->server);
 	/* What was to be freed at the end of the turn is freed in one more. */
 	loop_defer(p->loop, &last, last_turn, p->loop);
@@ -160,6 +163,8 @@ static int run_booted(struct program *p, enum boot_place place)
 	r = loop_new(&p->loop, &e);
 	if (r == 0)
 		r = guest_init(&p->guest, p->loop, &e);
+	if (r == 0 && boot.asked_fd >= 0)
+		r = grants_take(&p->grants, p->loop, TAKE_FD(boot.asked_fd), &e);
 	for (int i = 0; i < GUEST_METERS; i++)
 		p->guest.gauges.meters[i] = TAKE_FD(boot.meters[i]);
 	if (r == 0)
@@ -242,7 +247,7 @@ int main(int argc, char **argv)
 {
 	const char *address = NULL, *settings = NULL;
 	enum boot_place place = boot_place(argc, argv);
-	struct program p = { 0 };
+	struct program p = { .grants = GRANTS_INIT };
 	struct err e = { 0 };
 
 	if (place != BOOT_NOWHERE)

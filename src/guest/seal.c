@@ -192,12 +192,12 @@ int seal_capabilities(struct err *e)
 
 /* The filter goes on between the two halves of dropping: without no_new_privs the kernel wants
  * CAP_SYS_ADMIN for it. */
-int seal_self(struct err *e)
+int seal_self(bool has_volumes, int *ret_asked_fd, struct err *e)
 {
 	int r = bound_caps(e);
 
 	if (r >= 0)
-		r = seccomp_load(e);
+		r = seccomp_load(has_volumes, ret_asked_fd, e);
 	if (r >= 0)
 		r = drop_caps(e);
 	return r;

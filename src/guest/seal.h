@@ -27,6 +27,6 @@ int seal_device_nodes(struct err *e);
 int seal_kernel_files(struct err *e);
 /* Lowers only, so it never needs a privilege. */
 void seal_limits(void);
-/* Capabilities and the system call filter, or only the former. */
-int seal_self(struct err *e);
+/* Capabilities and the system call filter (whose descriptor is for grant.h), or only the former. */
+int seal_self(bool has_volumes, int *ret_asked_fd, struct err *e);
 int seal_capabilities(struct err *e);

@@ -1,0 +1,195 @@
+#include "guest/grant.h"
+
+#include <dirent.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+enum {
+	MOMENT_MS = 1000,
+	SOCKET_TYPE_BITS = 0xf,
+	PATH_SIZE = 64,
+};
+
+/* ---- sockets ---- */
+
+static bool is_datagram(const struct seccomp_data *call)
+{
+	int family = (int)call->args[0], type = (int)call->args[1] & SOCKET_TYPE_BITS;
+	int protocol = (int)call->args[2];
+
+	return (family == AF_INET || family == AF_INET6) && type == SOCK_DGRAM &&
+	       (protocol == 0 || protocol == IPPROTO_UDP);
+}
+
+static void note_thread(struct grants *g, uint32_t thread, int64_t now_ms)
+{
+	uint64_t bit = UINT64_C(1) << thread % 64, *word = &g->threads[thread % GRANT_THREADS / 64];
+
+	if (now_ms - g->moment_ms >= MOMENT_MS) {
+		memset(g->threads, 0, sizeof g->threads);
+		g->moment_ms = now_ms;
+		g->n_threads = 0;
+	}
+	g->n_threads += !(*word & bit);
+	*word |= bit;
+}
+
+int grant_socket(struct grants *g, uint32_t thread, const struct seccomp_data *call,
+	int64_t sockets, int64_t now_ms)
+{
+	note_thread(g, thread, now_ms);
+	return sockets + g->n_threads > (is_datagram(call) ? GRANT_MAX_DATAGRAM : GRANT_MAX_RARE)
+		       ? -ENOBUFS
+		       : 0;
+}
+
+/* "sockets: used 17" begins it. */
+static int64_t count_sockets(const struct grants *g)
+{
+	static const char head[] = "sockets: used ";
+	char text[64];
+	ssize_t n = pread(g->sockets_fd, text, sizeof text, 0);
+	struct str rest = str_make(text, n < 0 ? 0 : (size_t)n), line;
+	int64_t count;
+
+	if (!str_split(&rest, '\n', &line) || !str_has_prefix(line, str_of(head)) ||
+		str_to_int(str_from(line, strlen(head)), 0, INT32_MAX, &count) < 0)
+		return INT32_MAX; /* as if it had too many */
+	return count;
+}
+
+/* ---- filters ---- */
+
+/* Of one thread; 0: it has ended. */
+static int64_t filters_of(const char *status_path)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(16 << 10);
+	static const char name[] = "\nSeccomp_filters:";
+	const char *at;
+	struct str rest, line;
+	int64_t n = 0;
+
+	if (file_read(AT_FDCWD, status_path, &text, NULL) < 0)
+		return 0;
+	at = strstr(buf_str(&text).p, name);
+	if (!at)
+		return 0;
+	rest = str_of(at + strlen(name));
+	if (str_split(&rest, '\n', &line))
+		(void)str_to_int(str_trim(line), 0, INT32_MAX, &n);
+	return n;
+}
+
+static int64_t filters_of_process(const struct grants *g, const char *pid)
+{
+	char path[PATH_SIZE];
+	struct dirent *entry;
+	int64_t n = 0;
+	DIR *dir;
+
+	(void)snprintf(path, sizeof path, "/proc/%.12s/task", pid);
+	dir = opendir(path);
+	while (dir && n <= GRANT_MAX_FILTERS && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		(void)snprintf(path, sizeof path, "/proc/%.12s/task/%.12s/status", pid,
+			entry->d_name);
+		n += MAX(filters_of(path) - g->own_filters, INT64_C(0));
+	}
+	if (dir)
+		(void)closedir(dir);
+	return n;
+}
+
+/* Those that processes share are counted for each, so there may be fewer. */
+static int64_t count_filters(const struct grants *g)
+{
+	DIR *dir = opendir("/proc");
+	struct dirent *entry;
+	int64_t n = 0;
+
+	while (dir && n <= GRANT_MAX_FILTERS && (entry = readdir(dir)))
+		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+			n += filters_of_process(g, entry->d_name);
+	if (dir)
+		(void)closedir(dir);
+	return n;
+}
+
+/* All are looked at only when so many have been granted that there could be too many. */
+static int grant_filter(struct grants *g)
+{
+	if (g->filters >= GRANT_MAX_FILTERS)
+		g->filters = count_filters(g);
+	if (g->filters >= GRANT_MAX_FILTERS)
+		return -ENOMEM;
+	g->filters++;
+	return 0;
+}
+
+/* ---- calls ---- */
+
+/* Errors wait in a socket beside what it was sent. A resolver does not go on when they are refused,
+ * so the rest is told that it hears of them, and does not. */
+bool grant_errors(int64_t sockets)
+{
+	return sockets < GRANT_MAX_RARE;
+}
+
+/* *ret_made: whether the kernel makes the call that is answered with 0. */
+static int decide(struct grants *g, const struct seccomp_notif *asked, bool *ret_made)
+{
+	*ret_made = true;
+	if (asked->data.nr == SYS_setsockopt) {
+		*ret_made = grant_errors(count_sockets(g));
+		return 0;
+	}
+	return asked->data.nr == SYS_socket ? grant_socket(g, asked->pid, &asked->data,
+						      count_sockets(g), loop_now_ms(g->io.loop))
+					    : grant_filter(g);
+}
+
+/* One for each time that the kernel says that there is one: then it never waits. */
+static void on_call(void *arg, uint32_t events)
+{
+	union {
+		struct seccomp_notif call;
+		char room[512]; /* a newer kernel may have more to say */
+	} u = { .room = { 0 } };
+	struct seccomp_notif_resp answer = { 0 };
+	struct grants *g = arg;
+	bool made;
+	int r;
+
+	if (!(events & EPOLLIN)) {
+		loop_io_remove(&g->io);
+		return;
+	}
+	if (ioctl(g->asked_fd, SECCOMP_IOCTL_NOTIF_RECV, &u.call) < 0)
+		return; /* whoever asked has ended */
+	r = decide(g, &u.call, &made);
+	answer.id = u.call.id;
+	answer.error = r;
+	answer.flags = r == 0 && made ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
+	(void)ioctl(g->asked_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+int grants_take(struct grants *g, struct loop *loop, int asked_fd, struct err *e)
+{
+	g->asked_fd = asked_fd;
+	g->sockets_fd = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
+	if (g->sockets_fd < 0)
+		return err_sys(e, -errno, "open /proc/self/net/sockstat");
+	g->own_filters = (int)filters_of("/proc/self/status");
+	return loop_io_add(loop, &g->io, asked_fd, EPOLLIN, on_call, g, e);
+}
+
+void grants_done(struct grants *g)
+{
+	loop_io_remove(&g->io);
+	close_fdp(&g->asked_fd);
+	close_fdp(&g->sockets_fd);
+}

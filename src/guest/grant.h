@@ -1,0 +1,52 @@
+/* grant - calls that the filter leaves to PID 1, because what they take is charged to nobody.
+ *
+ * The kernel charges a sandbox for most of what it holds for it, but not for what waits in
+ * datagram, raw, packet and netlink sockets, nor for the machine code of system call filters. Both
+ * have a bound for each of them, so a bound for their number is one for all of it. How many sockets
+ * there are the kernel knows; how many filters is counted here.
+ *
+ * Owns:   the filter's descriptor, and the decision.
+ * Uses:   base, loop.
+ * Never:  makes a call for somebody else: it says yes, and the kernel checks as always. Nothing of
+ * a call that lies in memory is looked at, since it could be changed after the look. */
+#pragma once
+
+#include "base/base.h"
+#include "loop/loop.h"
+
+enum {
+	/* Of all its sockets, Unix and TCP among them: with more it gets no further one of these
+	 * kinds, and no further one hears of errors. A receive buffer is 208 KiB, and errors wait
+	 * in it; what a datagram socket holds back is 64 KiB. */
+	GRANT_MAX_RARE = 1024,
+	GRANT_MAX_DATAGRAM = 4096,
+	/* A filter of the largest size is 56 KiB of machine code. */
+	GRANT_MAX_FILTERS = 1024,
+	GRANT_THREADS = 4096, /* that are told apart */
+};
+
+struct grants {
+	struct loop_io io;
+	int asked_fd, sockets_fd; /* the latter is /proc/net/sockstat */
+	int own_filters;          /* that every process has */
+	int64_t filters;          /* as last counted, and all that were granted since */
+	/* Who was granted a socket in this moment. The kernel counts a socket when it is made, a
+	 * little after we said yes: each of these may have one more that is not counted yet. */
+	int64_t moment_ms, n_threads;
+	uint64_t threads[GRANT_THREADS / 64];
+};
+#define GRANTS_INIT                                                         \
+	{                                                                   \
+		.asked_fd = -EBADF, .sockets_fd = -EBADF, .own_filters = -1 \
+	}
+
+/* Takes the descriptor, also when it fails. From here on calls are answered. */
+int grants_take(struct grants *g, struct loop *loop, int asked_fd, struct err *e);
+void grants_done(struct grants *g);
+
+/* Whether one of so many sockets may hear of errors. */
+bool grant_errors(int64_t sockets);
+struct seccomp_data;
+/* 0: the thread may have it; else the -errno that it gets. sockets: how many there are. */
+int grant_socket(struct grants *g, uint32_t thread, const struct seccomp_data *call,
+	int64_t sockets, int64_t now_ms);
