@@ -143,12 +143,25 @@ static int prepare_mounts(struct prepared *p, struct err *e)
 	return 0;
 }
 
-/* What an ordinary user may do on a normal machine: ping, and serve on any port. Kernels without
- * these settings work all the same. */
-static void relax_network(void)
+/* What an ordinary user may do on a normal machine: ping, and serve on any port. And bounds for
+ * what the kernel keeps for a network without charging it: options of a socket, connections that
+ * are over, packets that are not whole. Kernels without these settings work all the same. */
+static void set_up_network(void)
 {
-	(void)file_write(AT_FDCWD, "/proc/sys/net/ipv4/ping_group_range", STR("0 65535"), NULL);
-	(void)file_write(AT_FDCWD, "/proc/sys/net/ipv4/ip_unprivileged_port_start", STR("0"), NULL);
+	static const struct {
+		const char *path, *value;
+	} settings[] = { { "/proc/sys/net/ipv4/ping_group_range", "0 65535" },
+		{ "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0" },
+		{ "/proc/sys/net/core/optmem_max", "4096" },
+		{ "/proc/sys/net/core/tstamp_allow_data", "0" },
+		{ "/proc/sys/net/ipv4/tcp_max_tw_buckets", "16384" },
+		{ "/proc/sys/net/ipv4/ipfrag_low_thresh", "786432" },
+		{ "/proc/sys/net/ipv4/ipfrag_high_thresh", "1048576" },
+		{ "/proc/sys/net/ipv6/ip6frag_low_thresh", "786432" },
+		{ "/proc/sys/net/ipv6/ip6frag_high_thresh", "1048576" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
+		(void)file_write(AT_FDCWD, settings[i].path, str_of(settings[i].value), NULL);
 }
 
 static int prepare(struct prepared *p, struct err *e)
@@ -164,7 +177,7 @@ static int prepare(struct prepared *p, struct err *e)
 		return err_sys(e, -errno, "make a cgroup namespace");
 	if (sethostname(HOSTNAME, strlen(HOSTNAME)) < 0)
 		return err_sys(e, -errno, "set the host name");
-	relax_network();
+	set_up_network();
 	return prepare_mounts(p, e);
 }
 

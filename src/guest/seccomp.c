@@ -125,22 +125,30 @@ static const struct range allowed[] = {
 /* Calls inside the ranges whose arguments matter, by rising number. */
 static const struct filter_rule specials[] = {
 #if defined(__x86_64__)
-	{ SYS_socket, FILTER_SOCKET },
-	{ SYS_socketpair, FILTER_SOCKET },
-	{ SYS_clone, FILTER_CLONE },
-	{ SYS_personality, FILTER_PERSONALITY },
+	{ SYS_mmap, FILTER_MAP }, { SYS_ioctl, FILTER_PLACE_IOCTL }, { SYS_shmget, FILTER_SEGMENT },
+	{ SYS_socket, FILTER_OWN_SOCKET }, { SYS_socketpair, FILTER_PAIR },
+	{ SYS_setsockopt, FILTER_SOCKET_OPTION }, { SYS_clone, FILTER_CLONE },
+	{ SYS_fcntl, FILTER_FILE }, { SYS_personality, FILTER_PERSONALITY },
+	{ SYS_prctl, FILTER_PRCTL },
+	{ SYS_sync, FILTER_NOTHING },     /* it would wait for everybody's disks */
 	{ SYS_io_setup, FILTER_UNKNOWN }, /* all of a host share one number of requests */
-	{ SYS_unshare, FILTER_UNSHARE },
+	{ SYS_unshare, FILTER_UNSHARE }, { SYS_fallocate, FILTER_PLACE },
+	{ SYS_seccomp, FILTER_OWN_FILTER }, { SYS_memfd_create, FILTER_MEMORY_FILE },
 #else
-	{ SYS_io_setup, FILTER_UNKNOWN },
-	{ SYS_personality, FILTER_PERSONALITY },
-	{ SYS_unshare, FILTER_UNSHARE },
-	{ SYS_socket, FILTER_SOCKET },
-	{ SYS_socketpair, FILTER_SOCKET },
-	{ SYS_clone, FILTER_CLONE },
+	{ SYS_io_setup, FILTER_UNKNOWN }, { SYS_fcntl, FILTER_FILE },
+	{ SYS_ioctl, FILTER_PLACE_IOCTL }, { SYS_fallocate, FILTER_PLACE },
+	{ SYS_sync, FILTER_NOTHING }, { SYS_personality, FILTER_PERSONALITY },
+	{ SYS_unshare, FILTER_UNSHARE }, { SYS_prctl, FILTER_PRCTL },
+	{ SYS_shmget, FILTER_SEGMENT }, { SYS_socket, FILTER_OWN_SOCKET },
+	{ SYS_socketpair, FILTER_PAIR }, { SYS_setsockopt, FILTER_SOCKET_OPTION },
+	{ SYS_clone, FILTER_CLONE }, { SYS_mmap, FILTER_MAP }, { SYS_seccomp, FILTER_OWN_FILTER },
+	{ SYS_memfd_create, FILTER_MEMORY_FILE },
 #endif
 	/* Its flags lie in memory, where a filter cannot look. */
 	{ SYS_clone3, FILTER_UNKNOWN },
+	/* Each of its pages is taken out of the map in which the kernel has all memory: the map is
+	 * left in small pieces for good, and everybody is slower. */
+	{ 447, FILTER_UNKNOWN }, /* memfd_secret */
 };
 
 static void add_start(struct filter_start *starts, size_t *n, uint32_t number,
@@ -171,16 +179,16 @@ static size_t make_starts(struct filter_start starts[FILTER_MAX_STARTS])
 	return n;
 }
 
-size_t seccomp_build(struct sock_filter out[FILTER_MAX_INSNS])
+size_t seccomp_build(bool has_volumes, struct sock_filter out[FILTER_MAX_INSNS])
 {
 	struct filter_start starts[FILTER_MAX_STARTS];
 
-	return filter_assemble(starts, make_starts(starts), out);
+	return filter_assemble(starts, make_starts(has_volumes, starts), out);
 }
 
-int seccomp_load(struct err *e)
+int seccomp_load(bool has_volumes, int *ret_asked_fd, struct err *e)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
 
-	return filter_load(filter, seccomp_build(filter), e);
+	return filter_load_asking(filter, seccomp_build(has_volumes, filter), ret_asked_fd, e);
 }

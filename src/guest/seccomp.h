@@ -7,7 +7,9 @@
 
 #include "base/filter.h"
 
-/* Assembles the filter and returns its number of instructions. */
-size_t seccomp_build(struct sock_filter out[FILTER_MAX_INSNS]);
-/* Puts it on this process and all it will start. There is no way back. */
-int seccomp_load(struct err *e);
+/* Assembles the filter and returns its number of instructions. With volumes, no room can be taken
+ * but by writing. */
+size_t seccomp_build(bool has_volumes, struct sock_filter out[FILTER_MAX_INSNS]);
+/* Puts it on this process and all it will start. There is no way back. Some calls are asked for
+ * from then on: grant.h answers. */
+int seccomp_load(bool has_volumes, int *ret_asked_fd, struct err *e);

@@ -1,26 +1,40 @@
 /* The filter, on a real process. Children run it, since there is no way back. */
 #include "guest/seccomp.h"
 
+#include "filter-rig.h"
 #include "test.h"
 
-#include <linux/seccomp.h>
+#include <linux/audit.h>
+#include <linux/falloc.h>
+#include <linux/fs.h>
+#include <linux/if_packet.h>
+#include <linux/netlink.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/prctl.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-/* What a call under the filter fails with; 0: it got through to the kernel and worked. */
-static int errno_of(int64_t number, int64_t a, int64_t b)
+#if defined(__x86_64__)
+static const uint32_t native_arch = AUDIT_ARCH_X86_64;
+#else
+static const uint32_t native_arch = AUDIT_ARCH_AARCH64;
+#endif
+
+/* What a call under the filter fails with; 0: it got through to the kernel and worked. What is
+ * asked for fails with ENOSYS, since nobody listens. */
+static int errno_of_four(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
 	struct sock_fprog program = { .filter = filter };
 	int status = 0;
 	pid_t pid;
 
-	program.len = (unsigned short)seccomp_build(filter);
+	program.len = (unsigned short)seccomp_build(false, filter);
 	pid = fork();
 	if (pid == 0) {
 		/* A test may run as anybody, so this one process gives up its privileges instead.
@@ -28,11 +42,20 @@ static int errno_of(int64_t number, int64_t a, int64_t b)
 		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
 			syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
 			_exit(255);
-		_exit(syscall(number, a, b, 0, 0, 0, 0) < 0 ? errno : 0);
+		_exit(syscall(number, a, b, c, d, 0, 0) < 0 ? errno : 0);
 	}
 	(void)waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
+
+static int errno_of(int64_t number, int64_t a, int64_t b)
+{
+	return errno_of_four(number, a, b, 0, 0);
+}
+
+enum {
+	ASKED = ENOSYS,
+};
 
 TEST(ordinary_calls_get_through)
 {
@@ -77,8 +100,8 @@ TEST(namespaces_cannot_be_made)
 
 TEST(address_families_with_a_bad_record_are_not_there)
 {
-	static const int64_t families[] = { AF_ALG, AF_VSOCK, AF_KEY, AF_TIPC, AF_CAN,
-		AF_BLUETOOTH };
+	static const int64_t families[] = { AF_ALG, AF_VSOCK, AF_KEY, AF_TIPC, AF_CAN, AF_BLUETOOTH,
+		AF_XDP, AF_KCM, AF_RDS, AF_SMC };
 
 	for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
 		ASSERT_EQ(errno_of(SYS_socket, families[i], SOCK_DGRAM), EAFNOSUPPORT);
@@ -86,6 +109,125 @@ TEST(address_families_with_a_bad_record_are_not_there)
 	}
 	/* An allowed one gets as far as its missing array. */
 	ASSERT_EQ(errno_of(SYS_socketpair, AF_UNIX, SOCK_STREAM), EFAULT);
+}
+
+TEST(sockets_whose_memory_nobody_is_charged_for_are_asked_for)
+{
+	static const struct {
+		int family, type, protocol, error;
+	} sockets[] = {
+		{ AF_UNIX, SOCK_DGRAM, 0, 0 }, { AF_INET, SOCK_STREAM, 0, 0 },
+		{ AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP, 0 },
+		{ AF_INET, SOCK_DGRAM, 0, ASKED },
+		{ AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP, ASKED },
+		{ AF_INET, SOCK_DGRAM, IPPROTO_ICMP, ASKED },
+		{ AF_INET6, SOCK_DGRAM, IPPROTO_ICMPV6, ASKED },
+		{ AF_INET, SOCK_RAW, IPPROTO_RAW, ASKED }, { AF_PACKET, SOCK_RAW, 0, ASKED },
+		{ AF_NETLINK, SOCK_RAW, NETLINK_ROUTE, ASKED },
+		{ AF_NETLINK, SOCK_DGRAM, NETLINK_SOCK_DIAG, ASKED },
+		{ AF_NETLINK, SOCK_RAW, NETLINK_USERSOCK, EPROTONOSUPPORT },
+		{ AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER, EPROTONOSUPPORT },
+		{ AF_NETLINK, SOCK_RAW, NETLINK_GENERIC, EPROTONOSUPPORT },
+		{ AF_NETLINK, SOCK_RAW, NETLINK_AUDIT, EPROTONOSUPPORT },
+		{ AF_INET, SOCK_STREAM, IPPROTO_SCTP, EPROTONOSUPPORT },
+		{ AF_INET, SOCK_STREAM, IPPROTO_MPTCP, EPROTONOSUPPORT },
+		{ AF_INET, SOCK_DGRAM, IPPROTO_UDPLITE, EPROTONOSUPPORT },
+		{ AF_INET, SOCK_DCCP, IPPROTO_DCCP, EPROTONOSUPPORT },
+		{ AF_INET, SOCK_PACKET, 3, EPROTONOSUPPORT }, /* AF_PACKET's old name */
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sockets); i++)
+		if (errno_of_four(SYS_socket, sockets[i].family, sockets[i].type,
+			    sockets[i].protocol, 0) != sockets[i].error)
+			TEST_FAIL("family %d, type %d, protocol %d: %d", sockets[i].family,
+				sockets[i].type, sockets[i].protocol,
+				errno_of_four(SYS_socket, sockets[i].family, sockets[i].type,
+					sockets[i].protocol, 0));
+}
+
+TEST(options_that_take_memory_outside_of_limits_are_not_there)
+{
+	static const struct {
+		int level, option, error;
+	} options[] = {
+		{ SOL_SOCKET, SO_ATTACH_FILTER, ENOPROTOOPT },
+		{ SOL_SOCKET, SO_ATTACH_BPF, ENOPROTOOPT },
+		{ SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, ENOPROTOOPT },
+		{ SOL_SOCKET, SO_TIMESTAMPING_OLD, ENOPROTOOPT },
+		{ SOL_SOCKET, SO_TIMESTAMPING_NEW, ENOPROTOOPT },
+		{ IPPROTO_TCP, TCP_MD5SIG, ENOPROTOOPT },
+		{ IPPROTO_TCP, TCP_MD5SIG_EXT, ENOPROTOOPT },
+		{ IPPROTO_TCP, 38, ENOPROTOOPT }, /* TCP_AO_ADD_KEY */
+		{ IPPROTO_IPV6, IPV6_2292PKTOPTIONS, ENOPROTOOPT },
+		{ IPPROTO_IP, IP_RECVERR, ASKED },
+		{ IPPROTO_IPV6, IPV6_RECVERR, ASKED },
+		{ SOL_SOCKET, SO_RCVBUF, 0 }, /* of no socket: it is not made */
+		{ SOL_PACKET, PACKET_RX_RING, ENOPROTOOPT },
+		{ SOL_PACKET, PACKET_TX_RING, ENOPROTOOPT },
+		{ SOL_PACKET, PACKET_ADD_MEMBERSHIP, ENOPROTOOPT },
+		{ IPPROTO_IPV6, IPV6_JOIN_GROUP, ENOPROTOOPT },
+		{ SOL_SOCKET, SO_SNDBUF, EBADF }, /* these get to the kernel */
+		{ SOL_SOCKET, SO_REUSEADDR, EBADF },
+		{ SOL_PACKET, PACKET_AUXDATA, EBADF },
+		{ IPPROTO_TCP, SO_ATTACH_FILTER, EBADF },
+		{ IPPROTO_TCP, TCP_NODELAY, EBADF },
+		{ SOL_SOCKET, SO_TIMESTAMP, EBADF },
+		{ IPPROTO_IPV6, IPV6_V6ONLY, EBADF },
+		{ IPPROTO_IP, IP_ADD_MEMBERSHIP, EBADF },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		if (errno_of_four(SYS_setsockopt, -1, options[i].level, options[i].option, 0) !=
+			options[i].error)
+			TEST_FAIL("option %d of level %d", options[i].option, options[i].level);
+}
+
+TEST(huge_pages_are_none_and_cores_are_not_scheduled)
+{
+	ASSERT_EQ(errno_of_four(SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS), 0);
+	ASSERT_EQ(errno_of_four(SYS_mmap, 0, 2 << 20, PROT_READ,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB),
+		ENOMEM);
+	ASSERT_EQ(errno_of(SYS_memfd_create, 0, MFD_HUGETLB), EINVAL);
+	ASSERT_EQ(errno_of(SYS_memfd_create, 0, 0), EFAULT);
+	ASSERT_EQ(errno_of_four(SYS_shmget, IPC_PRIVATE, 2 << 20, SHM_HUGETLB | 0600, 0), EPERM);
+	ASSERT_EQ(errno_of_four(SYS_prctl, PR_SCHED_CORE, PR_SCHED_CORE_GET, 0, 0), EINVAL);
+	ASSERT_EQ(errno_of(SYS_prctl, PR_GET_DUMPABLE, 0), 0);
+}
+
+/* 447: memfd_secret */
+TEST(the_kernels_map_of_memory_is_left_whole)
+{
+	ASSERT_EQ(errno_of(447, 0, 0), ENOSYS);
+}
+
+TEST(locks_without_an_owner_are_not_there)
+{
+	ASSERT_EQ(errno_of(SYS_fcntl, -1, F_OFD_SETLK), EINVAL);
+	ASSERT_EQ(errno_of(SYS_fcntl, -1, F_OFD_SETLKW), EINVAL);
+	ASSERT_EQ(errno_of(SYS_fcntl, -1, F_SETLK), EBADF);
+	ASSERT_EQ(errno_of(SYS_fcntl, 0, F_GETFD), 0);
+}
+
+TEST(own_filters_are_asked_for)
+{
+	ASSERT_EQ(errno_of(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER), ASKED);
+	ASSERT_EQ(errno_of(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0), ASKED);
+	ASSERT_EQ(errno_of(SYS_prctl, PR_GET_SECCOMP, 0), 0);
+}
+
+TEST(sync_is_answered_and_not_made)
+{
+	struct sock_filter filter[FILTER_MAX_INSNS];
+	size_t n = seccomp_build(false, filter);
+	struct seccomp_data call = { .nr = SYS_sync, .arch = native_arch };
+
+	ASSERT_EQ(filter_answer(filter, n, &call), SECCOMP_RET_ERRNO);
+	call.nr = SYS_syncfs;
+	ASSERT_EQ(filter_answer(filter, n, &call), SECCOMP_RET_ALLOW);
+	call.nr = SYS_fsync;
+	ASSERT_EQ(filter_answer(filter, n, &call), SECCOMP_RET_ALLOW);
+	ASSERT_EQ(errno_of(SYS_sync, 0, 0), 0);
 }
 
 TEST(unknown_numbers_are_not_implemented)
@@ -101,5 +243,5 @@ TEST(the_filter_is_small)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
 
-	ASSERT(seccomp_build(filter) < 250);
+	ASSERT(seccomp_build(false, filter) < 350);
 }
