@@ -161,7 +161,16 @@ static void add_start(struct filter_start *starts, size_t *n, uint32_t number,
 		starts[(*n)++] = (struct filter_start){ number, verdict };
 }
 
-static size_t make_starts(struct filter_start starts[FILTER_MAX_STARTS])
+/* A volume lies on the host's disk, beside everybody's. One call could take all of that, faster
+ * than anybody can look; what is written can be seen coming. */
+static enum filter_verdict verdict_of(const struct filter_rule *rule, bool has_volumes)
+{
+	bool takes_room = rule->verdict == FILTER_PLACE || rule->verdict == FILTER_PLACE_IOCTL;
+
+	return takes_room && !has_volumes ? FILTER_ALLOW : rule->verdict;
+}
+
+static size_t make_starts(bool has_volumes, struct filter_start starts[FILTER_MAX_STARTS])
 {
 	size_t n = 0, s = 0;
 
@@ -169,7 +178,8 @@ static size_t make_starts(struct filter_start starts[FILTER_MAX_STARTS])
 	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++) {
 		add_start(starts, &n, allowed[i].first, FILTER_ALLOW);
 		for (; s < ARRAY_SIZE(specials) && specials[s].number <= allowed[i].last; s++) {
-			add_start(starts, &n, specials[s].number, specials[s].verdict);
+			add_start(starts, &n, specials[s].number,
+				verdict_of(&specials[s], has_volumes));
 			add_start(starts, &n, specials[s].number + 1, FILTER_ALLOW);
 		}
 		add_start(starts, &n, allowed[i].last + 1, FILTER_REFUSE);

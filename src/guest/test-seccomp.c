@@ -201,6 +201,38 @@ TEST(the_kernels_map_of_memory_is_left_whole)
 	ASSERT_EQ(errno_of(447, 0, 0), ENOSYS);
 }
 
+TEST(with_volumes_room_is_taken_by_writing_alone)
+{
+	static const struct {
+		int64_t number;
+		uint64_t second;
+		uint32_t answer;
+	} calls[] = {
+		{ SYS_fallocate, 0, SECCOMP_RET_ERRNO | EOPNOTSUPP },
+		{ SYS_fallocate, FALLOC_FL_KEEP_SIZE, SECCOMP_RET_ERRNO | EOPNOTSUPP },
+		{ SYS_fallocate, FALLOC_FL_ZERO_RANGE, SECCOMP_RET_ERRNO | EOPNOTSUPP },
+		{ SYS_fallocate, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, SECCOMP_RET_ALLOW },
+		{ SYS_ioctl, 0x40305828, SECCOMP_RET_ERRNO | EOPNOTSUPP }, /* FS_IOC_RESVSP */
+		{ SYS_ioctl, 0x4030582a, SECCOMP_RET_ERRNO | EOPNOTSUPP }, /* ... RESVSP64 */
+		{ SYS_ioctl, 0x40305839, SECCOMP_RET_ERRNO | EOPNOTSUPP }, /* ... ZERO_RANGE */
+		{ SYS_ioctl, FS_IOC_FSSETXATTR, SECCOMP_RET_ERRNO | EOPNOTSUPP },
+		{ SYS_ioctl, FIONREAD, SECCOMP_RET_ALLOW },
+		{ SYS_ftruncate, 0, SECCOMP_RET_ALLOW },
+	};
+	struct sock_filter with[FILTER_MAX_INSNS], without[FILTER_MAX_INSNS];
+	size_t n_with = seccomp_build(true, with), n_without = seccomp_build(false, without);
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		struct seccomp_data call = { .nr = (int)calls[i].number,
+			.arch = native_arch,
+			.args = { 1, calls[i].second } };
+
+		ASSERT_EQ(filter_answer(with, n_with, &call), calls[i].answer);
+		ASSERT_EQ(filter_answer(without, n_without, &call), SECCOMP_RET_ALLOW);
+	}
+	ASSERT(n_with < 370);
+}
+
 TEST(locks_without_an_owner_are_not_there)
 {
 	ASSERT_EQ(errno_of(SYS_fcntl, -1, F_OFD_SETLK), EINVAL);
