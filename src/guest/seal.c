@@ -1,6 +1,7 @@
 #include "guest/seal.h"
 #include "guest/mounts.h"
 #include "guest/seccomp.h"
+#include "guest/view.h"
 
 #include <linux/capability.h>
 #include <sys/mount.h>
@@ -11,18 +12,13 @@
 
 #define EMPTY_DIR "/dev/.empty"
 
-static int hide(const char *path, struct err *e)
+/* One call, unlike mount_put: what lies below /proc is the kernel's own, there are no links of a
+ * template on the way. What this kernel does not have needs no cover. */
+static int hide(const char *path, const char *cover, struct err *e)
 {
-	cleanup_close int cover = -EBADF;
-	struct stat st;
-
-	if (lstat(path, &st) < 0)
-		return 0;
-	cover = open_tree(AT_FDCWD, S_ISDIR(st.st_mode) ? EMPTY_DIR : "/dev/null",
-		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-	if (cover < 0)
-		return err_sys(e, -errno, "make a cover for %s", path);
-	return mount_put(cover, path, e);
+	if (mount(cover, path, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+		return err_sys(e, -errno, "cover %s", path);
+	return 0;
 }
 
 static int freeze(const char *path, struct err *e)
@@ -75,21 +71,25 @@ static int give_boot_id(struct err *e)
 	return r;
 }
 
-/* The kernel's own files that concern the whole machine. */
+/* The kernel's own files that concern the whole machine: its secrets, its devices, and what its
+ * other users do. What programs size themselves by stays: cpuinfo, meminfo, stat, loadavg. */
 static int mask_host(struct err *e)
 {
-	static const char *const hidden[] = { "/proc/acpi", "/proc/asound", "/proc/kallsyms",
-		"/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
-		"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/sys/firmware",
-		"/sys/devices/virtual/powercap", "/sys/kernel/notes", "/sys/kernel/vmcoreinfo" };
-	static const char *const frozen[] = { "/proc/bus", "/proc/fs", "/proc/irq",
-		"/proc/pressure", "/proc/sys", "/proc/sysrq-trigger" };
+	static const char *const files[] = { "/proc/diskstats", "/proc/interrupts",
+		"/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/locks",
+		"/proc/mdstat", "/proc/partitions", "/proc/sched_debug", "/proc/schedstat",
+		"/proc/swaps", "/proc/timer_list", "/proc/timer_stats" };
+	static const char *const directories[] = { "/proc/acpi", "/proc/asound", "/proc/bus",
+		"/proc/fs", "/proc/irq", "/proc/pressure", "/proc/scsi" };
+	static const char *const frozen[] = { "/proc/sys", "/proc/sysrq-trigger" };
 	int r = 0;
 
 	if (mkdir(EMPTY_DIR, 0555) < 0)
 		return err_sys(e, -errno, "make an empty directory");
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(hidden); i++)
-		r = hide(hidden[i], e);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(files); i++)
+		r = hide(files[i], "/dev/null", e);
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(directories); i++)
+		r = hide(directories[i], EMPTY_DIR, e);
 	/* Deleted, it can never be filled; the covers keep it. */
 	(void)rmdir(EMPTY_DIR);
 	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(frozen); i++)
@@ -120,6 +120,8 @@ int seal_kernel_files(struct err *e)
 {
 	int r = mask_host(e);
 
+	if (r >= 0)
+		r = view_sysfs(e);
 	return r < 0 ? r : give_boot_id(e);
 }
 

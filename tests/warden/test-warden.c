@@ -92,6 +92,31 @@ TEST(the_kernels_own_files_are_masked)
 	ASSERT_STR(harness_inside(&h, "one", "list /sys/firmware"), "");
 }
 
+TEST(nothing_tells_of_disks_and_file_systems_of_others)
+{
+	static const char *const empty[] = { "list /sys/block", "list /sys/dev/block",
+		"list /sys/class/block", "list /sys/module", "list /proc/fs", "list /proc/pressure",
+		"read /proc/diskstats", "read /proc/partitions", "read /proc/locks",
+		"read /proc/swaps", "read /proc/interrupts" };
+	static const char *const absent[] = { "list /sys/fs/ext4", "list /sys/fs/xfs",
+		"list /sys/devices/virtual/block", "list /sys/devices/virtual/bdi",
+		"list /sys/kernel/slab", "list /sys/kernel/debug" };
+
+	START(h, "none", 1);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(empty); i++)
+		ASSERT_STR(harness_inside(&h, "one", empty[i]), "");
+	for (size_t i = 0; i < ARRAY_SIZE(absent); i++)
+		ASSERT_STR(harness_inside(&h, "one", absent[i]), "-2");
+	/* What programs size themselves by is there. */
+	ASSERT(strstr(harness_inside(&h, "one", "list /sys/devices/system/cpu"), "cpu0\n"));
+	ASSERT(strstr(harness_inside(&h, "one", "list /sys/class/net"), "lo\n"));
+	ASSERT(strstr(harness_inside(&h, "one", "read /sys/class/net/lo/mtu"), "65536"));
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/meminfo"), "MemTotal"));
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/cpuinfo"), "processor"));
+	ASSERT(strstr(harness_inside(&h, "one", "read /proc/stat"), "cpu0"));
+}
+
 TEST(system_calls_and_capabilities_are_a_containers)
 {
 	static const struct {
