@@ -1,11 +1,13 @@
 /* spawn - one new process, made without copying our memory.
  * The child shares our address space and we stand still until it executes or exits (vfork's
  * contract), so its cost does not grow with our heap and it can tell us in plain memory what went
- * wrong. Between clone and exec only plain system calls run: see spawn-child.c. */
+ * wrong. Between clone and exec only plain system calls run: see spawn-child.c. One that does not
+ * get there is killed: see watchdog.h. */
 #pragma once
 
 #include "base/base.h"
 #include "guest/users.h"
+#include "guest/watchdog.h"
 
 #include <limits.h>
 
@@ -28,6 +30,7 @@ struct spawn {
 
 struct spawner {
 	void *stack; /* the child's, one at a time: we wait for it */
+	struct watchdog watchdog;
 };
 
 void spawner_init(struct spawner *s);

@@ -176,5 +176,84 @@ class Limits(unittest.TestCase):
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
 
 
+class Stopped(unittest.TestCase):
+    """Whoever is root inside can stop every process but the guest."""
+    STOPPER = 'exec python3 -c "import os\nwhile True:\n try: os.kill(-1, 19)\n except ProcessLookupError: pass"'
+    COMMANDS = 200
+    KILLED = 'another process stopped it before it began'
+
+    def ask(self, box, method, path, message=None):
+        link = box.connection(timeout=60)
+        with contextlib.closing(link):
+            link.request(method, path, message and json.dumps(message),
+                         box.headers(**{'Content-Type': 'application/json'}))
+            answer = link.getresponse()
+            answer.read()
+            return answer.status
+
+    def start(self, box, link):
+        message = json.dumps({'process': {'cmd': '/bin/bash', 'args': ['-c', self.STOPPER]}, 'stdin': False}).encode()
+        link.request('POST', '/process.Process/Start', struct.pack('>BI', 0, len(message)) + message,
+                     box.headers(Authorization='Basic ' + base64.b64encode(b'root:').decode(),
+                                 **{'Content-Type': 'application/connect+json'}))
+        events = frames(link.getresponse())
+        return json.loads(next(events)[1])['event']['start']['pid'], events
+
+    def command(self, box):
+        """How it ended: it ran, or the guest says that it was killed on its way."""
+        result = box.run('echo done', timeout=300)
+        if result.error and self.KILLED in result.error['message']:
+            return 'killed'
+        return result.text() if not result.error else str(result.error)
+
+    def test_a_process_that_stops_all_others_does_not_hang_the_guest(self):
+        """A child that is stopped between clone and exec is killed: the guest waits for it no longer."""
+        with concurrent.futures.ThreadPoolExecutor(self.COMMANDS) as pool, Sandbox(timeout=600) as box:
+            stopper = box.connection(timeout=300)
+            self.addCleanup(stopper.close)
+            pid, events = self.start(box, stopper)
+            waited, commands = [], [pool.submit(self.command, box) for _ in range(self.COMMANDS)]
+            for _ in range(40):
+                began = time.monotonic()
+                self.assertIn(self.ask(box, 'GET', '/health'), (200, 204))
+                waited.append(time.monotonic() - began)
+                time.sleep(0.05)
+            # About two seconds on a machine with nothing else to do.
+            self.assertLess(max(waited), 20, sorted(waited)[-5:])
+            self.assertEqual(self.ask(box, 'POST', '/process.Process/SendSignal',
+                                      {'process': {'pid': pid}, 'signal': 'SIGNAL_SIGKILL'}), 200)
+            self.assertEqual(list(events)[-1][0] & 2, 2)  # it has ended
+            self.assertIsNotNone(until(lambda: self.go_on(box, commands), 120, every=0.5))
+            ends = [command.result() for command in commands]
+            self.assertLessEqual(set(ends), {'done\n', 'killed'})
+            self.assertIn('killed', ends)  # or else it was not what this is about
+            self.assertEqual(box.run('echo well').text(), 'well\n')
+            print(f'\n{self.COMMANDS} commands, {ends.count("killed")} killed, health answered within '
+                  f'{max(waited):.3f} s', flush=True)
+
+    def go_on(self, box, commands):
+        """Those that had begun when it ended were stopped by it as well."""
+        box.run('python3 -c "import os; os.kill(-1, 18)"', 'root')
+        return all(command.done() for command in commands) or None
+
+    def test_no_thread_of_the_guest_can_be_stopped(self):
+        """Among them the one that kills such children."""
+        with Sandbox() as box:
+            told = box.run('python3 -c "'
+                           'import ctypes, os, sys, time\n'
+                           'libc = ctypes.CDLL(None)\n'
+                           'threads = [int(name) for name in os.listdir(\'/proc/1/task\')]\n'
+                           'for signo in (19, 20, 9, 15):\n'
+                           ' for tid in threads: assert libc.tgkill(1, tid, signo) == 0\n'
+                           'time.sleep(0.2)\n'
+                           'states = [open(f\'/proc/1/task/{tid}/stat\').read().rsplit(\')\')[-1].split()[0]'
+                           ' for tid in threads]\n'
+                           'print(len(threads), sorted(set(states) - set(\'RSD\')))"', 'root')
+            count, states = told.text().split(maxsplit=1)
+            self.assertGreaterEqual(int(count), 2, told.stderr)
+            self.assertEqual(states, '[]\n')
+            self.assertEqual(box.run('echo well').text(), 'well\n')
+
+
 if __name__ == '__main__':
     unittest.main()
