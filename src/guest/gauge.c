@@ -1,10 +1,13 @@
 #include "guest/gauge.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 
 enum {
 	NEAR_BYTES = 256 << 10, /* less than this is nothing: a file system keeps some for itself */
-	CLEAR_SHARE = 100,      /* a hundredth free again: the next time is another time */
+	ALL_MODE_BITS = 07777,
+	CLEAR_SHARE = 100, /* a hundredth free again: the next time is another time */
 };
 
 void gauges_init(struct gauges *g)
@@ -68,6 +71,29 @@ static void note(struct gauges *g, enum gauge_kind kind, bool is_over, bool is_c
 		g->is_over[kind] = is_over;
 }
 
+/* An overlay that is volatile writes nothing out when it is asked to, and says whether a write has
+ * been lost since it was mounted. That the journal still works only shows when it is used: here for
+ * what is in memory already, so that nothing is read. */
+int gauges_check_disk(void)
+{
+	cleanup_close int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+
+	if (root < 0 || fstat(root, &st) < 0 || (syncfs(root) < 0 && errno == EIO))
+		return -EIO;
+	if (fchmod(root, st.st_mode & ALL_MODE_BITS) < 0 &&
+		(errno == EROFS || errno == EIO || errno == EUCLEAN))
+		return -errno;
+	return 0;
+}
+
+/* Another engine's root is its own business. */
+void gauges_look_at_disk(struct gauges *g)
+{
+	if (g->meters[METER_MEMORY] >= 0 && !g->disk_failed)
+		g->disk_failed = gauges_check_disk() < 0;
+}
+
 void gauges_look(struct gauges *g)
 {
 	struct statvfs s;
@@ -127,6 +153,7 @@ void gauges_write(const struct gauges *g, struct jsonw *w)
 		jsonw_int(w, "shm_used", (int64_t)((s.f_blocks - s.f_bavail) * s.f_frsize));
 		jsonw_int(w, "shm_total", (int64_t)(s.f_blocks * s.f_frsize));
 	}
+	jsonw_int(w, "disk_failed", g->disk_failed);
 	jsonw_object(w, "crossed");
 	for (size_t i = 0; i < GAUGE_KINDS; i++)
 		jsonw_int(w, names[i], g->crossed[i]);

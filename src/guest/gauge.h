@@ -22,6 +22,7 @@ struct gauges {
 	int64_t blamed;               /* kills for memory that a process was told of */
 	int64_t crossed[GAUGE_KINDS]; /* how often */
 	bool is_over[GAUGE_KINDS];    /* now */
+	bool disk_failed;             /* for good */
 };
 
 void gauges_init(struct gauges *g);
@@ -32,6 +33,10 @@ int64_t gauges_oom_kills(const struct gauges *g);
 /* A process that was started at `kills_before` was killed by nobody we know of: was it that? */
 bool gauges_blame_memory(struct gauges *g, int64_t kills_before);
 
+/* 0 when the root file system takes writes and has lost none; -EIO, -EROFS. Changes nothing
+ * but a time. */
+int gauges_check_disk(void);
+void gauges_look_at_disk(struct gauges *g);
 /* Looks at the file systems. */
 void gauges_look(struct gauges *g);
 /* A process has that many files open, of those that it may. */

@@ -179,6 +179,9 @@ static int run_booted(struct program *p, enum boot_place place)
 			return r == -ECANCELED ? 0 : 1;
 		r = read_settings(&p->guest, boot.settings_fd, &e);
 	}
+	/* It may have waited for long, and nobody shall be given a disk that is broken. */
+	if (r == 0 && place == BOOT_SLOT && gauges_check_disk() < 0)
+		r = err_set(&e, -EAGAIN, "the disk that was prepared for it has failed");
 	boot_ready(&boot, r, e.msg);
 	boot_done(&boot);
 	if (r < 0)

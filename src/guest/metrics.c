@@ -198,6 +198,7 @@ void metrics_write(struct metrics *m, struct gauges *g, const struct settings *s
 		u.memory_bytes = MAX(u.memory_bytes - cache, 0);
 	(void)statvfs("/", &disk);
 	gauges_look(g);
+	gauges_look_at_disk(g);
 	gauges_note_files(g, u.files_are_out);
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
