@@ -6,6 +6,7 @@
 struct creation {
 	struct list node; /* in the book's */
 	struct live *live;
+	struct gate_pass pass;
 	struct source source; /* for another attempt */
 	int attempts;         /* that failed */
 	bool is_unwanted;     /* who asked has gone: no more attempts */
@@ -133,6 +134,7 @@ static void finish(struct creation *c, int r, const struct err *e)
 	struct sandbox_book *book = c->live ? c->live->book : NULL;
 
 	list_remove(&c->node);
+	gate_leave(&c->pass);
 	if (r < 0 && c->live) {
 		live_forget(c->live);
 		c->live = NULL;
@@ -260,6 +262,7 @@ static void run_done(void *arg, int r, const struct err *e)
 	struct creation *c = arg;
 
 	CRASH_POINT("create.run");
+	gate_leave(&c->pass);
 	c->run_r = infrastructure(r);
 	c->run_us = time_now_us() - c->asked_us;
 	if (r < 0) {
@@ -293,8 +296,9 @@ static void creation_failed(void *arg, int n, int64_t again_ms, const struct err
 	attempt_failed(c->live, &what, e);
 }
 
-static void creation_try(struct creation *c)
+static void creation_try(void *arg)
 {
+	struct creation *c = arg;
 	const struct runtime_tries tries = { .ask = creation_ask,
 		.failed = creation_failed,
 		.done = run_done,
@@ -302,6 +306,16 @@ static void creation_try(struct creation *c)
 		.deadline_ms = time_now_ms() + TRY_MS };
 
 	runtime_try(c->live->runtime, &tries);
+}
+
+static struct gate *gate_of(const struct creation *c)
+{
+	struct sandbox_book *book = c->live->book;
+	size_t i = 0;
+
+	while (book->config.runtimes.v[i] != c->live->runtime)
+		i++;
+	return &book->gates[i];
 }
 
 void creations_unwanted(struct sandbox_book *book, const void *arg)
@@ -495,7 +509,7 @@ void create_from(struct sandbox_book *book, const struct sandbox_spec *spec,
 	quota_note_start(book, spec->team_id);
 	c->source = *source;
 	list_append(&book->creations, &c->node);
-	creation_try(c);
+	gate_enter(gate_of(c), &c->pass, spec->team_id, creation_try, c);
 	rows_insert(book->config.store, c->live, spec->actor, row_done, c);
 	CRASH_POINT("create.asked");
 }

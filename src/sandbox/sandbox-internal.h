@@ -1,6 +1,7 @@
 /* The sandbox room's own objects, shared by its files. */
 #pragma once
 
+#include "sandbox/gate.h"
 #include "policy/policy.h"
 #include "sandbox/health.h"
 #include "sandbox/sandbox.h"
@@ -84,10 +85,11 @@ struct sandbox_book {
 	int64_t forget_ms;        /* when it is due; time_now_ms */
 	bool is_forgetting;
 	struct time_past past;
-	size_t n_forgotten;      /* not told of yet */
-	struct list creations;   /* under way */
-	int64_t runs_written_ms; /* when usage was last written down */
-	struct map starts;       /* by team: struct starts of quota.c */
+	size_t n_forgotten;             /* not told of yet */
+	struct list creations;          /* under way */
+	struct gate gates[RUNTIME_MAX]; /* of what each runtime is asked to create */
+	int64_t runs_written_ms;        /* when usage was last written down */
+	struct map starts;              /* by team: struct starts of quota.c */
 	struct list waiting;
 	size_t n_waiting;
 	struct loop_timer queue_timer;

@@ -8,6 +8,15 @@ enum {
 static void on_exited(void *arg, const char *id, const struct err *why);
 static void on_timeout(void *arg);
 
+enum {
+	/* As many creations are asked of an engine at a time, and of one team: for that alone it is
+	 * as fast as without a bound. A normal one takes milliseconds, one of another engine up to
+	 * half a second. */
+	GATE_MOST = 16,
+	GATE_MOST_TEAM = 8,
+	GATE_PLACE_MS = 1000,
+};
+
 struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 {
 	struct sandbox_book *book = XNEW(struct sandbox_book);
@@ -19,6 +28,7 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 	list_init(&book->asked);
 	queue_init(book);
 	for (size_t i = 0; i < config->runtimes.n; i++) {
+		gate_init(&book->gates[i], config->loop, GATE_MOST, GATE_MOST_TEAM, GATE_PLACE_MS);
 		runtime_on_exited(config->runtimes.v[i], on_exited, book);
 		runtime_on_crossed(config->runtimes.v[i], on_crossed, book);
 		runtime_on_breaker(config->runtimes.v[i], on_breaker, book);
@@ -47,6 +57,8 @@ struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 	map_done(&book->by_id);
 	loop_timer_cancel(&book->sampler);
 	queue_done(book);
+	for (size_t i = 0; i < book->config.runtimes.n; i++)
+		gate_done(&book->gates[i]);
 	snap_list_free(&book->snaps);
 	explicit_bzero(book->config.seed, sizeof book->config.seed);
 	free(book);
