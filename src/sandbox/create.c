@@ -348,16 +348,6 @@ static int check_time(const struct sandbox_book *book, const struct sandbox_spec
 	return 0;
 }
 
-/* What one agent has named so must not stand in the place of the server's own for the team. */
-static bool is_usurper(const struct sandbox_book *book, const struct sandbox_snapshot *snap,
-	struct str name)
-{
-	struct template t;
-
-	return snap && snap->agent_id[0] &&
-	       template_find(book->config.templates, name, &t, NULL) >= 0;
-}
-
 int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec,
 	struct source *ret, struct err *e)
 {
@@ -367,7 +357,7 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 	int r;
 
 	*ret = (struct source){ 0 };
-	if (!snap || is_usurper(book, snap, spec->template_name)) {
+	if (!snap) {
 		r = template_find(book->config.templates, spec->template_name, &ret->t, e);
 		(void)snprintf(ret->base_template, sizeof ret->base_template, "%s", ret->t.name);
 		(void)snprintf(ret->runtime, sizeof ret->runtime, "%s", ret->t.runtime);

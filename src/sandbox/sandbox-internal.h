@@ -247,6 +247,11 @@ const struct sandbox_mount *mounts_keep(struct arena *arena, const struct sandbo
 void env_seal(const struct live *live, struct buf *out);
 int env_unseal(struct live *live, struct str sealed);
 
+/* snapshot-find.c */
+/* [team/]name[:tag]; the tag is empty when none is given. */
+int snap_name_split(struct str text, struct str *name, struct str *tag);
+bool snap_may_see(const struct sandbox_owner *who, const struct sandbox_snapshot *s);
+
 /* snapshot-rows.c */
 struct snap_change {
 	const char *replaced, *actor; /* replaced: the image of the same name; empty: none */

@@ -22,6 +22,7 @@ enum {
 	SANDBOX_MAX_FORKS = 100,
 	SANDBOX_NETWORK_BYTES = 512 << 10, /* of options.network */
 	SANDBOX_MAX_MOUNTS = RUNTIME_MAX_MOUNTS,
+	SANDBOX_SNAPSHOT_ID_SIZE = 2 * TEMPLATE_NAME_SIZE,
 };
 
 /* Whose sandboxes are meant: a team's, or only those of one of its agents. Doors take a pointer to
@@ -352,13 +353,16 @@ struct sandbox_snapshot { /* a view */
 	char runtime[RUNTIME_NAME_SIZE]; /* what starts from it runs on, unless another is asked for
 					  */
 	char agent_id[SANDBOX_OWNER_SIZE]; /* whose alone it is; empty: all of the team's */
+	char named_by[SANDBOX_OWNER_SIZE]; /* the agent whose alone the name is; empty: the team's
+					    */
 	int64_t cpu_count, memory_mb, disk_mb, created_us;
 	int64_t size_mb; /* that its image takes, shared with others or not; 0: not known */
 };
 typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snapshot *snap,
 	const struct err *e);
-/* name: `alias` or `alias:tag`, or empty. The same name again replaces what it points at; of two at
- * once the one that is made last has it. -EDQUOT: the team keeps as many, or as much, as it may. */
+/* name: `alias` or `alias:tag`, or empty; never of the shape of an id. The same name again replaces
+ * what it points at; of two at once the one that is made last has it. -EDQUOT: the team keeps as
+ * many, or as much, as it may. */
 void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg);
 struct sandbox_snapshot_use {
@@ -369,12 +373,17 @@ void sandbox_snapshot_use(const struct sandbox_book *book, const char *team_id,
 /* Newest first. */
 void sandbox_each_snapshot(const struct sandbox_book *book, const struct sandbox_owner *who,
 	void (*fn)(void *arg, const struct sandbox_snapshot *snap), void *arg);
-/* By id or name, with a tag or that tagged `default`; NULL: none of this team. */
+/* By id, or by a name of the asker's own or the team's, with a tag or that tagged `default`; NULL:
+ * none. What an agent has named the team finds by its id alone. */
 const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
 	const struct sandbox_owner *who, struct str wanted);
 /* The same, but without a tag the newest, whatever its tag. */
 const struct sandbox_snapshot *sandbox_newest_snapshot(const struct sandbox_book *book,
 	const struct sandbox_owner *who, struct str wanted);
+/* How this asker finds it again: "alias:tag", or "templateID:tag" where it has no name, or one that
+ * is another's. */
+void sandbox_snapshot_id(const struct sandbox_snapshot *snap, const struct sandbox_owner *who,
+	char out[SANDBOX_SNAPSHOT_ID_SIZE]);
 /* The tag that is named, or all tags of the name. -ENOENT. */
 void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
 	struct str wanted, const char *actor, done_fn done, void *arg);

@@ -20,81 +20,6 @@ struct snapshot {
 	void *arg;
 };
 
-/* ---- finding ---- */
-
-/* [team/]name[:tag]; the tag is empty when none is given. */
-static int split_name(struct str text, struct str *name, struct str *tag)
-{
-	ptrdiff_t slash = str_find(text, '/'), colon;
-
-	if (slash >= 0)
-		text = str_from(text, (size_t)slash + 1);
-	colon = str_find(text, ':');
-	*name = colon < 0 ? text : (struct str){ text.p, (size_t)colon };
-	*tag = colon < 0 ? STR_NONE : str_from(text, (size_t)colon + 1);
-	return name->n && name->n < TEMPLATE_NAME_SIZE && tag->n < TEMPLATE_NAME_SIZE ? 0 : -EINVAL;
-}
-
-/* An agent sees its own and those that are the team's; NULL: anybody's. */
-static bool may_see(const struct sandbox_owner *who, const struct sandbox_snapshot *s)
-{
-	return !who || (strcmp(who->team_id, s->team_id) == 0 &&
-			       (!who->agent_id || !who->agent_id[0] || !s->agent_id[0] ||
-				       strcmp(who->agent_id, s->agent_id) == 0));
-}
-
-/* Without a tag: the one tagged `default`, or the newest of any tag. */
-static struct snap *find(const struct sandbox_book *book, const struct sandbox_owner *who,
-	struct str wanted, bool any_tag)
-{
-	struct str name, tag;
-
-	if (split_name(wanted, &name, &tag) < 0)
-		return NULL;
-	any_tag = any_tag && !tag.n;
-	if (!tag.n)
-		tag = STR("default");
-	LIST_EACH(&book->snaps, node)
-	{
-		struct snap *snap = container_of(node, struct snap, node);
-		const struct sandbox_snapshot *s = &snap->view;
-
-		if (may_see(who, s) && (any_tag || str_eq_nocase(tag, str_of(s->tag))) &&
-			(str_eq_nocase(name, str_of(s->template_id)) ||
-				(s->alias[0] && str_eq_nocase(name, str_of(s->alias)))))
-			return snap;
-	}
-	return NULL;
-}
-
-const struct sandbox_snapshot *sandbox_find_snapshot(const struct sandbox_book *book,
-	const struct sandbox_owner *who, struct str wanted)
-{
-	struct snap *snap = find(book, who, wanted, false);
-
-	return snap ? &snap->view : NULL;
-}
-
-const struct sandbox_snapshot *sandbox_newest_snapshot(const struct sandbox_book *book,
-	const struct sandbox_owner *who, struct str wanted)
-{
-	struct snap *snap = find(book, who, wanted, true);
-
-	return snap ? &snap->view : NULL;
-}
-
-void sandbox_each_snapshot(const struct sandbox_book *book, const struct sandbox_owner *who,
-	void (*fn)(void *arg, const struct sandbox_snapshot *snap), void *arg)
-{
-	LIST_EACH(&book->snaps, node)
-	{
-		struct snap *snap = container_of(node, struct snap, node);
-
-		if (may_see(who, &snap->view))
-			fn(arg, &snap->view);
-	}
-}
-
 /* ---- making ---- */
 
 static char lower(char c)
@@ -126,19 +51,28 @@ static int read_name(struct sandbox_snapshot *s, struct str wanted, struct err *
 	(void)snprintf(s->tag, sizeof s->tag, "default");
 	if (!wanted.n)
 		return 0;
-	if (split_name(wanted, &name, &tag) < 0 || !fold(name, s->alias, "-_") ||
+	if (snap_name_split(wanted, &name, &tag) < 0 || !fold(name, s->alias, "-_") ||
 		(tag.n && !fold(tag, s->tag, "-_.")))
 		return err_set(e, -EINVAL,
 			"invalid snapshot name '%.*s': use letters, digits, '-' and '_', and a "
 			"':tag' if wanted",
 			STR_ARG(wanted));
+	if (template_is_id(name))
+		return err_set(e, -EINVAL,
+			"invalid snapshot name '%.*s': %d letters and digits are an id; make it "
+			"longer or shorter, or put a '-' into it",
+			STR_ARG(name), TEMPLATE_ID_SIZE - 1);
+	if (str_is_uuid(tag))
+		return err_set(e, -EINVAL, "invalid snapshot tag '%.*s': a UUID is a build's id",
+			STR_ARG(tag));
 	return 0;
 }
 
+/* Names of the team and of each of its agents are apart: the same one may mean another. */
 static bool has_same_alias(const struct sandbox_snapshot *a, const struct sandbox_snapshot *b)
 {
 	return a->alias[0] && strcmp(a->team_id, b->team_id) == 0 &&
-	       strcmp(a->alias, b->alias) == 0;
+	       strcmp(a->named_by, b->named_by) == 0 && strcmp(a->alias, b->alias) == 0;
 }
 
 /* A new tag of a known alias shares its id, a known one is replaced. */
@@ -157,10 +91,6 @@ static int find_place(struct snapshot *p, struct err *e)
 
 		if (!has_same_alias(s, same))
 			continue;
-		if (p->op.agent_id[0] && strcmp(same->agent_id, p->op.agent_id) != 0)
-			return err_set(e, -EEXIST,
-				"the snapshot name '%s' is taken by another agent of the team",
-				s->alias);
 		memcpy(s->template_id, same->template_id, sizeof s->template_id);
 		if (strcmp(same->tag, s->tag) == 0)
 			memcpy(p->replaced, same->image, sizeof p->replaced);
@@ -436,7 +366,7 @@ void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who
 	p->fn = fn;
 	p->arg = arg;
 	(void)snprintf(p->snap.team_id, sizeof p->snap.team_id, "%s", who->team_id);
-	(void)snprintf(p->snap.agent_id, sizeof p->snap.agent_id, "%s",
+	(void)snprintf(p->snap.named_by, sizeof p->snap.named_by, "%s",
 		who->agent_id ? who->agent_id : "");
 	(void)snprintf(p->actor, sizeof p->actor, "%s", actor);
 	(void)read_name(&p->snap, name, &p->e);
@@ -490,26 +420,33 @@ static void delete_one(struct sandbox_book *book, struct snap *snap, const char 
 }
 
 /* What an agent may see of the team's own it may not take away. */
-static struct snap *find_owned(const struct sandbox_book *book, const struct sandbox_owner *who,
-	struct str wanted)
+static bool may_delete(const struct sandbox_owner *who, const struct sandbox_snapshot *snap)
 {
-	struct snap *snap = find(book, who, wanted, true);
-
-	if (snap && who && who->agent_id && who->agent_id[0] && !snap->view.agent_id[0])
-		return NULL;
-	return snap;
+	return snap_may_see(who, snap) &&
+	       (!who || !who->agent_id || !who->agent_id[0] || snap->agent_id[0]);
 }
 
 void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
 	struct str wanted, const char *actor, done_fn done, void *arg)
 {
-	struct snap *snap = find_owned(book, who, wanted);
+	const struct sandbox_snapshot *found = sandbox_newest_snapshot(book, who, wanted);
 	struct join *join = join_new(1, done, arg);
+	struct sandbox_snapshot which = { 0 };
+	bool has_tag = str_find(wanted, ':') >= 0;
 	struct err e = { 0 };
 
-	if (!snap)
+	if (found && may_delete(who, found))
+		which = *found;
+	else
 		(void)err_set(&e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
-	for (; snap; snap = find_owned(book, who, wanted))
-		delete_one(book, snap, actor, join);
+	LIST_EACH(&book->snaps, node)
+	{
+		struct snap *snap = container_of(node, struct snap, node);
+
+		if (strcmp(snap->view.template_id, which.template_id) == 0 &&
+			may_delete(who, &snap->view) &&
+			(!has_tag || strcmp(snap->view.image, which.image) == 0))
+			delete_one(book, snap, actor, join);
+	}
 	tell_later(book, &e, join_one, join);
 }

@@ -3,6 +3,7 @@ import os
 import time
 import unittest
 import urllib.parse
+import uuid
 
 from harness.sandbox import Sandbox
 from test_plane import Api
@@ -80,6 +81,11 @@ class Snapshots(unittest.TestCase):
             if len(name) < 129:
                 self.assertEqual(self.api.status('GET', '/snapshots?' + urllib.parse.urlencode({'name': name})),
                                  400, name)
+        # Twenty letters and digits are an id, and a UUID is a build's.
+        for name in ('x' * 20, 'X1' * 10, f'{"y" * 20}:v1', f'fine:{uuid.uuid4()}'):
+            status, _, answer = self.api('POST', f'/sandboxes/{self.box.id}/snapshots', {'name': name})
+            self.assertEqual(status, 400, name)
+            self.assertIn('id', answer['message'])
         for query in ('limit=0', 'limit=101', 'limit=x', 'sandboxID=A_B', 'nextToken=garbage', 'nextToken=%25'):
             self.assertEqual(self.api.status('GET', f'/snapshots?{query}'), 400, query)
 

@@ -328,22 +328,70 @@ class Agents(Case):
         box = self.make(self.mine)
         name = f'mine{uuid.uuid4().hex[:6]}'
         snap = self.mine.ask('POST', f'/sandboxes/{box}/snapshot', {'name': name})
-        self.addCleanup(self.api.raw, 'DELETE', f'/templates/{name}')
+        self.addCleanup(self.api.raw, 'DELETE', f"/templates/{snap['template_id']}")
         for which in (name, snap['snapshot'], snap['template_id']):
             self.assertEqual(self.other.call('POST', '/sandboxes', {'template': which}).status, 404, which)
             self.assertEqual(self.other.raw('DELETE', f'/templates/{which}').status, 404, which)
         self.assertNotIn(name.encode(), self.other.raw('GET', '/snapshots').body)
         self.assertIn(name.encode(), self.mine.raw('GET', '/snapshots').body)
-        own = self.make(self.other)
-        self.assertEqual(self.told(self.other, 'POST', f'/sandboxes/{own}/snapshot', {'name': name}),
-                         (409, 'conflict'))
-        self.make(self.mine, template=name)
+        own = self.make(self.other)  # whose names are its own: it does not learn that there is such a one
+        same = self.other.ask('POST', f'/sandboxes/{own}/snapshot', {'name': name})
+        self.addCleanup(self.api.raw, 'DELETE', f"/templates/{same['template_id']}")
+        for api, meant in ((self.mine, snap), (self.other, same)):
+            made = api.ask('GET', f'/sandboxes/{self.make(api, template=name)}')
+            self.assertEqual((same['snapshot'], made['template_id']), (snap['snapshot'], meant['template_id']))
         team = self.make()
         shared = f'team{uuid.uuid4().hex[:6]}'
         self.api.ask('POST', f'/sandboxes/{team}/snapshot', {'name': shared})
         self.make(self.other, template=shared)
         self.assertEqual(self.other.raw('DELETE', f'/templates/{shared}').status, 404)
         self.assertEqual(self.api.raw('DELETE', f'/templates/{shared}').status, 204)
+
+    def marked(self, api, word, name=None):
+        """A snapshot whose files say whose it is."""
+        box = self.make(api, files=[{'path': '/home/user/whose', 'content': word}])
+        snap = api.ask('POST', f'/sandboxes/{box}/snapshot', {'name': name} if name else {})
+        self.addCleanup(self.api.raw, 'DELETE', f"/templates/{snap['template_id']}")
+        return snap
+
+    def whose(self, api, template):
+        made = api.call('POST', '/sandboxes', {'template': template, 'timeout': 60})
+        if made.status != 201:
+            return made.status
+        box = made.json()['id']
+        self.addCleanup(self.api.call, 'DELETE', f'/sandboxes/{box}')
+        return self.api.raw('GET', f'/api/v1/sandboxes/{box}/files?path=/home/user/whose').body.decode()
+
+    def test_an_agents_name_never_stands_for_what_the_team_means(self):
+        team = self.marked(self.api, 'team')
+        agents = self.make(self.mine)
+        for path in (f'/api/v1/sandboxes/{agents}/snapshot', f'/sandboxes/{agents}/snapshots'):
+            for name in (team['template_id'], team['template_id'].upper(), f"{team['template_id']}:default",
+                         self.api.raw('GET', '/templates').json()[0]['templateID']):
+                answer = self.mine.raw('POST', path, json.dumps({'name': name}))
+                self.assertEqual(answer.status, 400, (name, answer.body))
+        self.assertEqual(self.whose(self.api, team['template_id']), 'team')
+        name = f'both{uuid.uuid4().hex[:6]}'
+        theirs = self.marked(self.mine, 'agent', name)
+        # The team has nothing of that name yet: it finds it by its id alone, and is shown that.
+        quoted = theirs['template_id'] + '%3Adefault'
+        self.assertEqual(self.whose(self.api, name), 404)
+        for path in (f'/templates/{name}', f'/templates/{name}/tags', f'/templates/aliases/{name}'):
+            self.assertEqual(self.api.raw('GET', path).status, 404, path)
+            self.assertEqual(self.mine.raw('GET', path).status, 200, path)
+        self.assertEqual(self.api.raw('GET', f'/v2/sandboxes?template={name}').json(), [])
+        self.assertEqual(self.api.raw('DELETE', f'/templates/{name}').status, 404)
+        listed = {s['snapshotID']: s['names'] for s in self.api.raw('GET', '/snapshots').json()}
+        self.assertEqual(listed[f"{theirs['template_id']}:default"], [name])
+        self.assertEqual(self.api.raw('GET', f'/templates/{quoted}').status, 200)
+        # Then it has, and each means its own.
+        ours = self.marked(self.api, 'team', name)
+        self.assertNotEqual(ours['template_id'], theirs['template_id'])
+        self.assertEqual([self.whose(self.api, which) for which in (name, f'{name}:default', theirs['template_id'])],
+                         ['team', 'team', 'agent'])
+        self.assertEqual((self.whose(self.mine, name), self.whose(self.other, name)), ('agent', 'team'))
+        self.assertEqual(self.mine.raw('DELETE', f'/templates/{name}').status, 204)
+        self.assertEqual((self.whose(self.mine, name), self.whose(self.api, name)), ('team', 'team'))
 
     def test_an_agent_cannot_put_its_snapshot_in_a_templates_place(self):
         box = self.make(self.mine)

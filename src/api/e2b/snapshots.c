@@ -1,18 +1,12 @@
 /* Snapshots and forks. */
 #include "api/e2b/e2b.h"
 
-/* "alias:tag" for a named one, "templateID:tag" for the others. */
-static void snapshot_id(const struct sandbox_snapshot *snap, char *out, size_t size)
+static void write_snapshot(struct jsonw *w, const struct api_call *call,
+	const struct sandbox_snapshot *snap)
 {
-	(void)snprintf(out, size, "%s:%s", snap->alias[0] ? snap->alias : snap->template_id,
-		snap->tag);
-}
+	char id[SANDBOX_SNAPSHOT_ID_SIZE];
 
-static void write_snapshot(struct jsonw *w, const struct sandbox_snapshot *snap)
-{
-	char id[2 * TEMPLATE_NAME_SIZE + 2];
-
-	snapshot_id(snap, id, sizeof id);
+	sandbox_snapshot_id(snap, &call->owner, id);
 	jsonw_object(w, NULL);
 	jsonw_strz(w, "snapshotID", id);
 	jsonw_array(w, "names");
@@ -39,7 +33,7 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 
 	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	write_snapshot(&answer.w, snap);
+	write_snapshot(&answer.w, call, snap);
 	api_answer_send(call, &answer, 201);
 }
 
@@ -59,6 +53,7 @@ void e2b_snapshot_create(struct api_call *call)
 /* ---- list ---- */
 
 struct snapshot_page {
+	const struct api_call *call;
 	struct jsonw w;
 	struct str sandbox_id, name, tag;
 	struct e2b_cursor cursor;
@@ -93,7 +88,7 @@ static void list_one(void *arg, const struct sandbox_snapshot *snap)
 	}
 	page->left--;
 	page->last = snap;
-	write_snapshot(&page->w, snap);
+	write_snapshot(&page->w, page->call, snap);
 }
 
 /* Answers 400 itself. */
@@ -118,7 +113,7 @@ static int read_page(struct api_call *call, struct snapshot_page *page)
 void e2b_snapshot_list(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4 << 20);
-	struct snapshot_page page = { .left = 100 };
+	struct snapshot_page page = { .call = call, .left = 100 };
 
 	if (read_page(call, &page) < 0)
 		return;

@@ -198,7 +198,7 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	struct api_call *call = arg;
 	struct api_answer answer;
 	struct jsonw *w = &answer.w;
-	char id[2 * TEMPLATE_NAME_SIZE + 2];
+	char id[SANDBOX_SNAPSHOT_ID_SIZE];
 
 	if (r == -EDQUOT) {
 		v1_quota_fail(call, e);
@@ -206,8 +206,7 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	}
 	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	(void)snprintf(id, sizeof id, "%s:%s", snap->alias[0] ? snap->alias : snap->template_id,
-		snap->tag);
+	sandbox_snapshot_id(snap, &call->owner, id);
 	jsonw_object(w, NULL);
 	jsonw_strz(w, "snapshot", id); /* what POST /sandboxes takes as template */
 	jsonw_strz(w, "template_id", snap->template_id);
