@@ -242,6 +242,8 @@ static void row_done(void *arg, int r, const struct err *e)
 	c->row_us = time_now_us() - c->asked_us;
 	if (r < 0)
 		c->row_e = *e;
+	else
+		history_grown(c->live->book, c->live->view.team_id);
 	if (c->run_r <= 0)
 		both_done(c);
 }

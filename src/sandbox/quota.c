@@ -171,7 +171,7 @@ static int check(const struct sandbox_book *book, const struct quota_ask *ask, s
 		return over(e, LIMIT_QUOTA_MEMORY, memory_mb, use.memory_mb, ask->memory_mb);
 	if (disk_mb && use.disk_mb + ask->disk_mb > disk_mb)
 		return over(e, LIMIT_QUOTA_DISK, disk_mb, use.disk_mb, ask->disk_mb);
-	return 0;
+	return history_check(book, ask->team_id, e);
 }
 
 int quota_check(struct sandbox_book *book, const struct quota_ask *ask, struct err *e)

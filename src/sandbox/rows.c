@@ -82,10 +82,40 @@ static int check_whole(const struct row_job *job, struct err *e)
 		       : 0;
 }
 
+/* ---- what a row counts ---- */
+
+enum {
+	ROW_BYTES = 1024, /* without its long texts, with its first run */
+	RUN_BYTES = 256,  /* each one more */
+};
+
+struct weight { /* of what goes when it ends */
+	int64_t options, env;
+	bool is_there;
+};
+
+static int take_weight(void *arg, const struct store_row *row, struct err *e)
+{
+	struct weight *w = arg;
+
+	(void)e;
+	*w = (struct weight){ (int64_t)store_text(row, 0).n, (int64_t)store_text(row, 1).n, true };
+	return 0;
+}
+
+static int weigh(struct store_tx *tx, const char *id, struct weight *ret, struct err *e)
+{
+	*ret = (struct weight){ 0 };
+	return store_query(tx,
+		"SELECT options, env_sealed FROM sandboxes WHERE id = $1 AND state <> 'ended'",
+		STORE_PARAMS(P_TEXT(id)), take_weight, ret, e);
+}
+
 static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
 	const struct sandbox *sb = &job->sb;
+	int64_t bytes = ROW_BYTES + (int64_t)(job->metadata.n + job->options.n + job->env.n);
 	int r = check_whole(job, e);
 
 	if (r < 0)
@@ -94,9 +124,9 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		"INSERT INTO sandboxes (id, team_id, template_id, template_name, runtime, state, "
 		"secure, "
 		"cpu_count, memory_mb, disk_mb, timeout_s, metadata, options, started_us, end_us, "
-		"base_template, run_started_us, env_sealed, agent_id, task_id, traceparent) "
+		"base_template, run_started_us, env_sealed, agent_id, task_id, traceparent, bytes) "
 		"VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9, $10, $11, $12, $13, $14, "
-		"$15, $13, $16, $17, $18, $19)",
+		"$15, $13, $16, $17, $18, $19, $20)",
 		STORE_PARAMS(P_TEXT(sb->id), P_TEXT(sb->team_id), P_TEXT(sb->template_id),
 			P_TEXT(sb->template_name), P_TEXT(job->runtime), P_INT(sb->secure),
 			P_INT(sb->limits.v[LIMIT_CPU]), P_INT(sb->limits.v[LIMIT_MEMORY]),
@@ -104,9 +134,9 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 			P_STR(buf_str(&job->metadata)), P_STR(buf_str(&job->options)),
 			P_INT(sb->started_us), P_INT(sb->end_us), P_TEXT(sb->base_template),
 			P_STR(buf_str(&job->env)), text_or_null(sb->agent_id),
-			text_or_null(sb->task_id), text_or_null(sb->traceparent)),
+			text_or_null(sb->task_id), text_or_null(sb->traceparent), P_INT(bytes)),
 		e);
-
+	store_count(tx, sb->team_id, STORE_USE_HISTORY, bytes);
 	if (r >= 0)
 		r = run_row_open(tx, sb, e);
 	return r < 0 ? r : tell(tx, job, "sandbox.created", e);
@@ -196,14 +226,21 @@ void rows_paused(struct store *store, const struct sandbox *sb, const char *acto
 static int set_resumed(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
-	int r = store_exec(tx,
-		"UPDATE sandboxes SET state = 'running', paused_us = NULL, image = NULL, "
-		"run_started_us = $1, end_us = $2, options = $3 WHERE id = $4 AND state <> "
-		"'ended'",
-		STORE_PARAMS(P_INT(job->sb.run_started_us), P_INT(job->sb.end_us),
-			P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)),
-		e);
+	struct weight old;
+	int64_t more = 0;
+	int r = weigh(tx, job->sb.id, &old, e);
 
+	if (r >= 0 && old.is_there) {
+		more = (int64_t)job->options.n - old.options + RUN_BYTES;
+		r = store_exec(tx,
+			"UPDATE sandboxes SET state = 'running', paused_us = NULL, image = NULL, "
+			"run_started_us = $1, end_us = $2, options = $3, bytes = bytes + $5 "
+			"WHERE id = $4",
+			STORE_PARAMS(P_INT(job->sb.run_started_us), P_INT(job->sb.end_us),
+				P_STR(buf_str(&job->options)), P_TEXT(job->sb.id), P_INT(more)),
+			e);
+		store_count(tx, job->sb.team_id, STORE_USE_HISTORY, more);
+	}
 	if (r > 0)
 		r = run_row_open(tx, &job->sb, e);
 	return r < 0 ? r : tell(tx, job, "sandbox.resumed", e);
@@ -223,11 +260,18 @@ void rows_resumed(struct store *store, const struct sandbox *sb, const char *act
 static int set_options(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
+	struct weight old;
+	int64_t more;
 	int r = check_whole(job, e);
 
-	return r < 0 ? r
-		     : store_exec(tx, "UPDATE sandboxes SET options = $1 WHERE id = $2",
-			       STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id)), e);
+	if (r >= 0)
+		r = weigh(tx, job->sb.id, &old, e);
+	if (r < 0 || !old.is_there)
+		return r;
+	more = (int64_t)job->options.n - old.options;
+	store_count(tx, job->sb.team_id, STORE_USE_HISTORY, more);
+	return store_exec(tx, "UPDATE sandboxes SET options = $1, bytes = bytes + $3 WHERE id = $2",
+		STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id), P_INT(more)), e);
 }
 
 void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg)

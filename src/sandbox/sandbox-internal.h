@@ -84,6 +84,7 @@ struct sandbox_book {
 	sandbox_forget_fn forget; /* may be NULL */
 	int64_t forget_ms;        /* when it is due; time_now_ms */
 	bool is_forgetting;
+	size_t forget_turn; /* of the teams that are over their ceilings: whose it is */
 	struct time_past past;
 	size_t n_forgotten;             /* not told of yet */
 	struct list creations;          /* under way */
@@ -311,6 +312,10 @@ void sweep_step(struct sandbox_book *book); /* every few seconds */
 
 /* ---- history.c ---- */
 void history_step(struct sandbox_book *book); /* every few seconds */
+/* A row of the team's has come, or may go: where they are too much now, the oldest do. */
+void history_grown(struct sandbox_book *book, const char *team_id);
+/* -EDQUOT: those that live alone take more than the team may have. */
+int history_check(const struct sandbox_book *book, const char *team_id, struct err *e);
 /* Ends it as soon as nothing is under way with it. */
 void sweep_end(struct live *live, enum sandbox_end by, const char *why);
 void live_used(struct live *live);

@@ -246,6 +246,7 @@ static void ended(void *arg, int r, const struct err *e)
 			sandbox_origin(end_name(ending->by)), log_quote(str_of(ending->why)));
 	if (r >= 0)
 		tell_removed(ending);
+	history_grown(ending->live->book, ending->live->view.team_id); /* its row may go now */
 	ending->live->book->in_flight--;
 	live_forget(
 		ending->live); /* what could not be removed now, the next start's reconcile does */
