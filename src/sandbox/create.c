@@ -428,12 +428,29 @@ int create_ask(const struct sandbox_spec *spec, const struct source *source, str
 	return r;
 }
 
+static int check_size(const struct json_map *map, const char *what, size_t most, struct err *e)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < map->n; i++)
+		bytes += map->v[i].key.n + map->v[i].value.n;
+	return bytes <= most ? 0
+			     : err_set(e, -EINVAL,
+				       "%s: %zu bytes of names and values are more than the %zu "
+				       "that a sandbox may have",
+				       what, bytes, most);
+}
+
 static int check(struct sandbox_book *book, const struct sandbox_spec *spec,
 	const struct source *source, struct err *e)
 {
 	struct quota_ask ask;
 	int r = check_time(book, spec, e);
 
+	if (r >= 0)
+		r = check_size(&spec->metadata, "metadata", SANDBOX_METADATA_BYTES, e);
+	if (r >= 0)
+		r = check_size(&spec->env_vars, "environment", SANDBOX_ENV_BYTES, e);
 	if (r >= 0)
 		r = sweep_check_age(book, &spec->options, e);
 	if (r >= 0)

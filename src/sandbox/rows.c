@@ -282,17 +282,25 @@ void rows_set_options(struct store *store, const struct sandbox *sb, done_fn don
 	store_run_for(store, sb->team_id, set_options, job_done, job);
 }
 
+/* What only one that lives needs goes with its end: what it may reach, its environment. */
 static int ended(struct store_tx *tx, void *arg, struct err *e)
 {
+	static const struct str nothing = { "{}", 2 };
 	const struct row_job *job = arg;
-	int r = store_exec(tx,
-		"UPDATE sandboxes SET state = 'ended', ended_us = $1, ended_by = $2, ended_why = "
-		"$3, "
-		"env_sealed = NULL WHERE id = $4 AND state <> 'ended'",
-		STORE_PARAMS(P_INT(time_wall_us()), P_TEXT(end_names[job->by]), P_TEXT(job->why),
-			P_TEXT(job->sb.id)),
-		e);
+	struct weight old;
+	int64_t less;
+	int r = weigh(tx, job->sb.id, &old, e);
 
+	if (r < 0 || !old.is_there)
+		return r;
+	less = old.options + old.env - (int64_t)nothing.n;
+	store_count(tx, job->sb.team_id, STORE_USE_HISTORY, -less);
+	r = store_exec(tx,
+		"UPDATE sandboxes SET state = 'ended', ended_us = $1, ended_by = $2, ended_why = "
+		"$3, env_sealed = NULL, options = $5, bytes = bytes - $6 WHERE id = $4",
+		STORE_PARAMS(P_INT(time_wall_us()), P_TEXT(end_names[job->by]), P_TEXT(job->why),
+			P_TEXT(job->sb.id), P_STR(nothing), P_INT(less)),
+		e);
 	if (r <= 0)
 		return r;
 	r = run_row_close(tx, &job->sb, job->run_end_us, e);

@@ -20,6 +20,8 @@ enum {
 	SANDBOX_TRACE_SIZE = 56,  /* a W3C traceparent */
 	SANDBOX_TOKEN_SIZE = 65,
 	SANDBOX_MAX_FORKS = 100,
+	SANDBOX_METADATA_BYTES = 16 << 10, /* of all names and values, as the next */
+	SANDBOX_ENV_BYTES = 256 << 10,
 	SANDBOX_NETWORK_BYTES = 512 << 10, /* of options.network */
 	SANDBOX_MAX_MOUNTS = RUNTIME_MAX_MOUNTS,
 	SANDBOX_SNAPSHOT_ID_SIZE = 2 * TEMPLATE_NAME_SIZE,
