@@ -187,6 +187,21 @@ void on_crossed(void *arg, const char *id, enum runtime_limit limit, uint64_t ti
 	live_crossed(live, kinds[limit], n);
 }
 
+/* Its program did nothing wrong but to write: the cause is said as often as it happens. */
+void on_held(void *arg, const char *id, bool is_held)
+{
+	struct live *live = live_find(arg, NULL, str_of(id));
+	const char *cause =
+		is_held ? "the host's disk is nearly full: the sandbox stands still, since "
+			  "it writes"
+			: "there is room on the host's disk again: the sandbox goes on";
+
+	if (!live)
+		return;
+	live->is_held = is_held;
+	log_line(live, is_held ? "sandbox.held" : "sandbox.released", cause, STR_NONE);
+}
+
 /* A guest's word, which only grows; the first one after a restart of the server tells nothing. */
 static void compare(struct live *live, enum limit_kind kind, int64_t now)
 {

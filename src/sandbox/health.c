@@ -100,7 +100,7 @@ void health_note(struct live *live, enum vital_word word, const struct err *e)
 	int64_t now_ms = loop_now_ms(book->config.loop);
 	enum sandbox_health before = live->vital.health;
 
-	if (live->view.state != SANDBOX_RUNNING || live->saving ||
+	if (live->view.state != SANDBOX_RUNNING || live->saving || live->is_held ||
 		(word != VITAL_HEARD && now_ms < book->late_until_ms))
 		return;
 	if (!vital_note(&live->vital, now_ms, word))

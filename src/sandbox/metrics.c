@@ -76,9 +76,11 @@ struct metrics_in {
 	struct json_int mem_total, mem_used, mem_cache, disk_used, disk_total;
 	struct json_int inodes_used, inodes_total, shm_used, shm_total, processes, refused, kills;
 	struct json_int cpu_periods, cpu_held;
+	struct json_int disk_failed;
 	struct crossed_in crossed;
 };
 static const struct json_field metrics_fields[] = {
+	JSON_FIELD(struct metrics_in, disk_failed, "disk_failed", JSON_INT),
 	JSON_FIELD(struct metrics_in, cpu, "cpu_used_pct", JSON_RAW),
 	JSON_FIELD(struct metrics_in, mem_total, "mem_total", JSON_INT),
 	JSON_FIELD(struct metrics_in, mem_used, "mem_used", JSON_INT),
@@ -117,6 +119,12 @@ static void hear(struct live *live, const struct metrics_in *in)
 		.cpu_held = MAX(in->cpu_held.value, 0) };
 
 	crossings_hear(live, &word);
+	/* What it writes from now on is lost, and what it reads may be. */
+	if (in->disk_failed.value)
+		live_end(live, SANDBOX_END_INFRASTRUCTURE, "system",
+			"its disk has failed: the host's disk was full or broken, and writes were "
+			"lost",
+			NULL, NULL);
 }
 
 /* Anything that a guest says is a sign of life. */
@@ -234,6 +242,39 @@ static void ask(struct live *live)
 	runtime_dial(live->runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, q);
 }
 
+/* Who asks may be gone before the engine, which then answers all the same. */
+struct host_question {
+	struct sandbox_book *book;
+};
+
+static void host_told(void *arg, int r, const struct runtime_host *host, const struct err *e)
+{
+	struct host_question *q = arg;
+
+	(void)e;
+	if (q->book) {
+		q->book->host_question = NULL;
+		if (r >= 0)
+			q->book->host = *host;
+	}
+	free(q);
+}
+
+/* The first engine is the one whose sandboxes share this machine. */
+static void ask_host(struct sandbox_book *book)
+{
+	if (book->host_question || book->is_stopping || book->config.runtimes.n == 0)
+		return;
+	book->host_question = XNEW(struct host_question);
+	book->host_question->book = book;
+	runtime_host(book->config.runtimes.v[0], host_told, book->host_question);
+}
+
+const struct runtime_host *sandbox_host(const struct sandbox_book *book)
+{
+	return &book->host;
+}
+
 static void next_tick(struct sandbox_book *book)
 {
 	book->sampler_ms = loop_now_ms(book->config.loop) + step_ms() / TICKS;
@@ -254,6 +295,7 @@ static void on_tick(void *arg)
 			ask(live);
 			crossings_step(live);
 		}
+	ask_host(book);
 	if (tick == 0)
 		runs_step(book);
 	if (tick == TICKS / 2)
@@ -266,6 +308,9 @@ void metrics_stop(struct sandbox_book *book)
 {
 	loop_timer_cancel(&book->sampler);
 	book->is_stopping = true;
+	if (book->host_question)
+		book->host_question->book = NULL;
+	book->host_question = NULL;
 	LIST_EACH(&book->asked, node)
 	{
 		struct question *q = container_of(node, struct question, node);

@@ -38,6 +38,7 @@ struct live { /* one sandbox that the book knows */
 	struct tally tallies[LIMIT_KINDS];
 	struct line_budget log;
 	bool is_heard; /* the guest's counts are known */
+	bool is_held;  /* there is no room for what it writes, so it stands still */
 	int64_t cpu_periods, cpu_held;
 	double cpu_pressure;
 	int64_t connections;           /* from outside, now */
@@ -65,7 +66,9 @@ struct sandbox_book {
 	struct sandbox_book_config config;
 	struct map by_id;
 	struct list snaps;
-	struct list taking; /* snapshots under way */
+	struct list taking;                  /* snapshots under way */
+	struct runtime_host host;            /* what all share, as it was last told */
+	struct host_question *host_question; /* NULL: nobody is asked */
 	size_t in_flight;
 	sandbox_network_fn network_changed; /* may be NULL */
 	void *network_arg;
@@ -126,7 +129,7 @@ bool live_is_settled(const struct live *live);
 void live_saved(struct live *live, int r);
 /* Ends what was under way and lets those who waited for it go on. */
 void live_settle(struct live *live, enum sandbox_state state);
-/* Marks it as ended and removes it; done when nothing is left and the row says why. */
+/* Marks it as ended and removes it; done when nothing of it runs and the row says why. */
 void live_end(struct live *live, enum sandbox_end by, const char *actor, const char *why,
 	done_fn done, void *arg);
 int live_keep_map(struct live *live, const struct json_map *from, struct json_map *to,
@@ -282,6 +285,7 @@ struct guest_word { /* what a guest counts: how often, since it was booted */
 void crossings_hear(struct live *live, const struct guest_word *word);
 /* Its guest is a new one, which counts from zero. */
 void crossings_reborn(struct live *live);
+void on_held(void *book, const char *id, bool is_held);
 void on_crossed(void *book, const char *id, enum runtime_limit limit, uint64_t times);
 
 /* clock.c: now by the wall clock. When that was set, the ends of all sandboxes move along first. */

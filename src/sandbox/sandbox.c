@@ -31,6 +31,7 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 		gate_init(&book->gates[i], config->loop, GATE_MOST, GATE_MOST_TEAM, GATE_PLACE_MS);
 		runtime_on_exited(config->runtimes.v[i], on_exited, book);
 		runtime_on_crossed(config->runtimes.v[i], on_crossed, book);
+		runtime_on_held(config->runtimes.v[i], on_held, book);
 		runtime_on_breaker(config->runtimes.v[i], on_breaker, book);
 	}
 	return book;
@@ -340,6 +341,8 @@ static enum sandbox_end end_of(const struct err *why)
 {
 	if (why->code == -ENOMEM)
 		return SANDBOX_END_MEMORY;
+	if (why->code == -ENOSPC) /* it was ended for room */
+		return SANDBOX_END_INFRASTRUCTURE;
 	return why->code == -EOWNERDEAD ? SANDBOX_END_INFRASTRUCTURE : SANDBOX_END_AGENT;
 }
 

@@ -432,6 +432,8 @@ void sandbox_each_sample(const struct sandbox_book *book, const struct sandbox_o
 	struct str id, void (*fn)(void *arg, const struct sandbox_sample *sample), void *arg);
 
 /* The newest; false: there is none yet. */
+/* What the sandboxes of this machine share, as it was a moment ago; all zero: not known yet. */
+const struct runtime_host *sandbox_host(const struct sandbox_book *book);
 bool sandbox_last_sample(const struct sandbox_book *book, const char *id,
 	struct sandbox_sample *ret);
 
