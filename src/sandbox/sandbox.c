@@ -3,6 +3,8 @@
 enum {
 	LATE_PAUSE_MS = 5000, /* how much longer each failed pause makes the wait for the next */
 	LATE_PAUSES_MOST = 12,
+	END_RETRY_MS = 100,
+	END_ROOM_US = 10 * 1000 * 1000,
 };
 
 static void on_exited(void *arg, const char *id, const struct err *why);
@@ -262,12 +264,34 @@ static void removed(void *arg, int r, const struct err *e)
 	join_one(arg, r == -ENOENT ? 0 : r, e); /* gone is gone, whoever was first */
 }
 
-static void end_counted(struct live *live, void *arg)
+static void end_written(void *arg, int r, const struct err *e);
+
+static void write_end(void *arg)
 {
 	struct ending *ending = arg;
 
-	rows_ended(live->book->config.store, &live->view, ending->by, ending->actor, ending->why,
-		join_one, ending->join);
+	rows_ended(ending->live->book->config.store, &ending->live->view, ending->by, ending->actor,
+		ending->why, end_written, ending);
+}
+
+/* A full disk keeps nobody from ending what fills it: the end gives room back, soon. */
+static void end_written(void *arg, int r, const struct err *e)
+{
+	struct ending *ending = arg;
+	struct live *live = ending->live;
+
+	if (r == -ENOSPC && time_now_us() - ending->began_us < END_ROOM_US) {
+		loop_timer_init(&live->timer, live->book->config.loop, write_end, ending);
+		loop_timer_set(&live->timer, time_now_ms() + END_RETRY_MS);
+		return;
+	}
+	join_one(ending->join, r, e);
+}
+
+static void end_counted(struct live *live, void *arg)
+{
+	(void)live;
+	write_end(arg);
 }
 
 void live_end(struct live *live, enum sandbox_end by, const char *actor, const char *why,
