@@ -3,7 +3,8 @@
  *   execution.c   the book; asking for a command: checked, its secrets opened
  *   cancel.c      ending one by a signal
  *   command.c     one that runs: output in, masked, kept, told; its end
- *   line.c        speaking with the guest: starting it, following it, signals
+ *   line.c        speaking with the guest: starting it, following it, signals; talk.c how much of
+ *                 one team's output is read in a turn
  *   rows.c        the tables           follow.c    followers, waiting
  *   flight.c      what is under way    read.c      what is known of commands
  *   recover.c     after a restart      rules.c     which programs may be run
@@ -15,6 +16,7 @@
 
 #include "connect/connect.h"
 #include "execution/execution.h"
+#include "execution/talk.h"
 #include "http/http.h"
 #include "secret/mask.h"
 
@@ -46,6 +48,7 @@ struct execution_book {
 	struct list starting;     /* of struct command: they have no number yet */
 	struct list followers;    /* of those that do not run */
 	struct map rules;         /* of struct rules, by "TEAM AGENT" */
+	struct map talks;         /* of struct team_talk, by team */
 	struct map kept;          /* bytes of artifacts, by team */
 	struct list runs;
 	struct loop_timer sweep;
@@ -97,6 +100,8 @@ struct command {
 
 	/* The guest. */
 	struct http_stream *stream;
+	struct talk *talk; /* its team's; set with the stream */
+	struct talker talker;
 	struct connect_reader reader;
 	int guest_status, tries;
 	bool is_dialling, is_row_written;
@@ -156,6 +161,7 @@ void line_call(struct execution_book *book, const char *sandbox_id, const char *
 	struct str json, done_fn done, void *arg);
 void line_signal(struct command *c, const char *name, done_fn done, void *arg);
 void line_forget(struct command *c);
+void line_talks_done(struct execution_book *book);
 
 /* ---- rows.c ---- */
 void command_row_insert(struct command *c, done_fn done, void *arg); /* sets view.n */

@@ -37,6 +37,7 @@ struct execution_book *execution_book_free(struct execution_book *book)
 	map_done(&book->commands);
 	command_rules_done(book);
 	kept_done(book);
+	line_talks_done(book);
 	loop_timer_cancel(&book->sweep);
 	close_fdp(&book->config.artifacts_fd);
 	explicit_bzero(book->key, sizeof book->key);

@@ -230,11 +230,46 @@ static void on_head(void *arg, int status)
 	c->guest_status = status;
 }
 
+struct team_talk {
+	char team_id[SANDBOX_TEAM_SIZE];
+	struct talk talk;
+};
+
+static struct talk *talk_of(struct execution_book *book, const char *team_id)
+{
+	struct team_talk *of = map_get(&book->talks, str_of(team_id));
+
+	if (!of) {
+		of = XNEW(struct team_talk);
+		(void)snprintf(of->team_id, sizeof of->team_id, "%s", team_id);
+		(void)map_put(&book->talks, str_of(of->team_id), of);
+	}
+	return &of->talk;
+}
+
+void line_talks_done(struct execution_book *book)
+{
+	struct team_talk *of;
+	size_t at = 0;
+
+	while ((of = map_next(&book->talks, &at)))
+		free(of);
+	map_done(&book->talks);
+}
+
+static bool may_read(void *arg)
+{
+	struct command *c = arg;
+
+	return talk_may_read(c->talk, &c->talker, loop_turn(c->book->config.loop));
+}
+
 static void on_body(void *arg, struct str bytes)
 {
 	struct command *c = command_ref(arg);
 	struct err e = { 0 };
 
+	talk_note(c->talk, loop_turn(c->book->config.loop), bytes.n);
 	if (c->guest_status == 200 &&
 		connect_reader_feed(&c->reader, bytes, take_frame, c, &e) < 0 && !c->is_ending) {
 		log_warn("execution.guest", "sandbox_id=%s n=%" PRId64 " err=%s",
@@ -263,6 +298,7 @@ static const struct http_stream_ops stream_ops = {
 	.head = on_head,
 	.body = on_body,
 	.end = on_end,
+	.may_read = may_read,
 };
 
 void line_drop(struct command *c)
@@ -314,6 +350,7 @@ static void open_stream(struct command *c, const char *path, struct str json)
 	request.body = buf_str(&body);
 	c->guest_status = 0;
 	c->has_failed = false;
+	c->talk = talk_of(c->book, c->team_id);
 	connect_reader_init(&c->reader, FRAME_MAX_BYTES);
 	c->stream = http_stream_open(c->book->config.loop, TAKE_FD(c->dial_fd), &request,
 		&stream_ops, c);
