@@ -1,6 +1,7 @@
 #include "execution/collect.h"
 
 #include <fnmatch.h>
+#include "base/fault.h"
 #include <sodium.h>
 
 enum {
@@ -22,7 +23,7 @@ struct collect {
 	struct http_stream *stream;
 	int status, fd;
 	struct buf coming, going; /* what arrives, and what a job is writing */
-	bool is_writing, has_ended;
+	bool is_writing, has_ended, is_synced;
 	crypto_hash_sha256_state sha;
 	struct err e;
 	collect_fn fn;
@@ -77,7 +78,26 @@ static void written(void *arg, int r, const struct err *e)
 	step(c);
 }
 
-/* One write at a time. */
+static int sync_fd(int fd, const char *what, struct err *e)
+{
+	int r = fsync(fd) < 0 ? -errno : -(int)fault_value(FAULT_SYNC_ERRNO);
+
+	return r < 0 ? err_sys(e, r, "write out %s", what) : 0;
+}
+
+int collect_sync_names(const struct execution_book *book, struct err *e)
+{
+	return sync_fd(book->config.artifacts_fd, "the directory of artifacts", e);
+}
+
+static int sync_file(void *arg, struct err *e)
+{
+	struct collect *c = arg;
+
+	return sync_fd(c->fd, "the artifact", e);
+}
+
+/* One write at a time; the last is for the disk itself. */
 static void step(struct collect *c)
 {
 	struct buf free_one = c->going;
@@ -92,7 +112,10 @@ static void step(struct collect *c)
 		c->going = c->coming;
 		c->coming = free_one;
 		c->is_writing = true;
-		loop_job(c->book->config.loop, LOOP_ANY, write_stride, written, c);
+		loop_job_for(c->book->config.loop, c->team_id, write_stride, written, c);
+	} else if (c->e.code == 0 && c->has_ended && !c->is_synced) {
+		c->is_synced = c->is_writing = true;
+		loop_job_for(c->book->config.loop, c->team_id, sync_file, written, c);
 	} else if (c->has_ended) {
 		collect_end(c);
 	}

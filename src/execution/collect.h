@@ -1,5 +1,5 @@
 /* collect - one file of a sandbox becomes an artifact: read from its guest, written beside others,
- * digested on the way. What does not fit is not kept. */
+ * digested on the way, and on the disk itself when it is told. What does not fit is not kept. */
 #pragma once
 
 #include "execution/execution-internal.h"
@@ -15,6 +15,8 @@ struct collect_from {
 };
 void collect_file(struct execution_book *book, const struct collect_from *from, struct str path,
 	int64_t max_bytes, collect_fn fn, void *arg);
+/* Their names, before rows say that they are there: blocking. */
+int collect_sync_names(const struct execution_book *book, struct err *e);
 /* One that no row will name after all. */
 void collect_undo(struct execution_book *book, const char *team_id, const char *id,
 	int64_t counted_bytes);

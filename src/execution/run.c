@@ -217,13 +217,36 @@ static void artifacts_written(void *arg, int r, const struct err *e)
 	destroy(run);
 }
 
-static void write_artifacts(struct execution_run *run)
+static void artifacts_synced(void *arg, int r, const struct err *e)
 {
-	struct run_job *job = run_job_new(run, artifacts_written, run);
+	struct execution_run *run = arg;
+	struct run_job *job;
 
+	CRASH_POINT("run.synced");
+	if (r < 0) {
+		artifacts_written(run, r, e);
+		return;
+	}
+	job = run_job_new(run, artifacts_written, run);
 	job->artifacts = run->artifacts;
 	job->n_artifacts = run->result.n_artifacts;
-	flight_run(run->book, insert_artifacts, run_job_done, job);
+	flight_run(run->book, run->team_id, insert_artifacts, run_job_done, job);
+}
+
+static int sync_names(void *arg, struct err *e)
+{
+	const struct execution_run *run = arg;
+
+	return collect_sync_names(run->book, e);
+}
+
+/* Their files were written out one by one; a row promises that they stay, whatever happens. */
+static void write_artifacts(struct execution_run *run)
+{
+	if (run->result.n_artifacts)
+		loop_job(run->book->config.loop, LOOP_ANY, sync_names, artifacts_synced, run);
+	else
+		artifacts_written(run, 0, NULL);
 }
 
 static void collect_next(struct execution_run *run);

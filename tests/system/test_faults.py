@@ -4,6 +4,7 @@ success is lost, nothing ends that should not, nothing is left over. The last th
 Needs the build with faults in it (the sanitizers' one)."""
 import concurrent.futures
 import datetime
+import errno
 import http.client
 import json
 import os
@@ -79,6 +80,35 @@ class Case(unittest.TestCase):
         self.assertEqual(self.server.stop(), 0, self.server.tail())
         self.assertEqual(kernel.sandbox_files(self.server.data), [])
         self.assertEqual(self.server.sanitizer_findings(), '')
+
+
+class Artifacts(Case):
+    def run_one(self):
+        return self.api.ask('POST', '/run', {'shell': 'echo kept > /tmp/a', 'artifacts': ['/tmp/a']})
+
+    def test_what_is_not_on_the_disk_is_not_promised(self):
+        self.faults.set(sync_errno=errno.EIO)
+        got = self.run_one()
+        self.assertEqual(got['artifacts'], [])
+        self.assertIn('write out the artifact: Input/output error', got['artifacts_missing'])
+        self.assertEqual(self.api.ask('GET', '/artifacts')['items'], [])
+        self.assertEqual(list((self.server.data / 'state/artifacts').iterdir()), [])
+        self.faults.set(sync_errno=0)
+        got = self.run_one()
+        self.assertEqual(self.api.call('GET', f"/artifacts/{got['artifacts'][0]['id']}").body, b'kept\n')
+
+
+class Stopping(Case):
+    def test_work_that_outlasts_its_request_ends_before_the_server_does(self):
+        made = self.api.raw('POST', '/volumes', '{"name": "slow"}').json()
+        self.faults.set(job_ms=6000)  # more than requests have for their end
+        link = socket.create_connection((self.server.host, self.server.port), 30)
+        self.addCleanup(link.close)
+        link.sendall(f"GET /volumecontent/{made['volumeID']}/path?path=/ HTTP/1.1\r\nHost: a\r\n"
+                     f"Authorization: Bearer {made['token']}\r\n\r\n".encode())
+        time.sleep(1)  # it is under way
+        self.check_empty()
+        self.assertEqual(link.recv(1), b'')
 
 
 class Runtime(Case):
