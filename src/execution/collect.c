@@ -1,7 +1,8 @@
 #include "execution/collect.h"
 
-#include <fnmatch.h>
 #include "base/fault.h"
+#include "base/glob.h"
+
 #include <sodium.h>
 
 enum {
@@ -254,7 +255,7 @@ void collect_file(struct execution_book *book, const struct collect_from *from, 
 	(void)snprintf(c->sandbox_id, sizeof c->sandbox_id, "%s", from->sandbox_id);
 	(void)crypto_hash_sha256_init(&c->sha);
 	add_query(&c->target, path, from->user);
-	loop_job(book->config.loop, LOOP_ANY, open_file, opened, c);
+	loop_job_for(book->config.loop, c->team_id, open_file, opened, c);
 }
 
 /* ---- patterns ---- */
@@ -289,8 +290,9 @@ static const struct json_shape entries_shape =
 
 struct listing {
 	struct execution_book *book;
-	char sandbox_id[SANDBOX_ID_SIZE], user[EXECUTION_NAME_SIZE];
-	struct buf pattern, json; /* the last part of the path; the question */
+	char team_id[SANDBOX_TEAM_SIZE], sandbox_id[SANDBOX_ID_SIZE], user[EXECUTION_NAME_SIZE];
+	struct glob pattern; /* the last part of the path */
+	struct buf json;     /* the question */
 	collect_list_fn each;
 	done_fn done;
 	void *arg;
@@ -299,36 +301,79 @@ struct listing {
 static void listing_end(struct listing *l, int r, const struct err *e)
 {
 	l->done(l->arg, r, e);
-	buf_done(&l->pattern);
 	buf_done(&l->json);
 	free(l);
 }
 
-static void tell_entries(struct listing *l, const struct entries_in *in)
-{
-	const struct entry_in *v = in->entries.v;
+/* A guest may say much, and a hostile one says it so that it takes long: a job understands it. */
+struct sifting {
+	struct listing *listing;
+	struct buf words;
+	struct arena *arena;
+	struct str *paths; /* of those that match */
+	size_t n;
+};
 
-	for (size_t i = 0; i < in->entries.n; i++)
-		if (str_is(v[i].type, "FILE_TYPE_FILE") && v[i].name.p && v[i].path.p &&
-			fnmatch(l->pattern.p, v[i].name.p, FNM_PERIOD) == 0)
-			l->each(l->arg, v[i].path);
+static bool is_wanted(const struct listing *l, const struct entry_in *v)
+{
+	return str_is(v->type, "FILE_TYPE_FILE") && v->name.p && v->path.p &&
+	       glob_matches(&l->pattern, v->name);
+}
+
+static int sift(void *arg, struct err *e)
+{
+	struct sifting *s = arg;
+	struct entries_in in = { 0 };
+	const struct entry_in *v;
+	int r;
+
+	s->arena = arena_new(LIST_ARENA_BYTES);
+	r = json_decode(s->arena, buf_str(&s->words), &entries_shape, &in, e);
+	if (r < 0 || in.entries.n == 0)
+		return r;
+	v = in.entries.v;
+	s->paths = arena_alloc(s->arena, in.entries.n * sizeof *s->paths);
+	if (!s->paths)
+		return err_set(e, -ENOMEM, "out of memory");
+	for (size_t i = 0; i < in.entries.n; i++)
+		if (is_wanted(s->listing, &v[i]))
+			s->paths[s->n++] = v[i].path;
+	return 0;
+}
+
+static void sifted(void *arg, int r, const struct err *e)
+{
+	struct sifting *s = arg;
+
+	for (size_t i = 0; r >= 0 && i < s->n; i++)
+		s->listing->each(s->listing->arg, s->paths[i]);
+	listing_end(s->listing, r, e);
+	(void)arena_free(s->arena);
+	buf_done(&s->words);
+	free(s);
 }
 
 static void listed(void *arg, int r, int status, struct str body, const struct err *e)
 {
-	CLEANUP(arena_freep) struct arena *arena = arena_new(LIST_ARENA_BYTES);
 	struct listing *l = arg;
-	struct entries_in in = { 0 };
-	struct err mine = { 0 };
+	struct sifting *s;
+	struct err mine;
 
-	if (r >= 0 && status != 200)
+	if (r < 0) {
+		listing_end(l, r, e);
+		return;
+	}
+	if (status != 200) {
 		r = err_set(&mine, status == 404 ? -ENOENT : -EINVAL,
 			status == 404 ? "there is no such directory" : "it cannot be listed");
-	else if (r >= 0)
-		r = json_decode(arena, body, &entries_shape, &in, &mine);
-	if (r >= 0)
-		tell_entries(l, &in);
-	listing_end(l, r, mine.code ? &mine : e);
+		listing_end(l, r, &mine);
+		return;
+	}
+	s = XNEW(struct sifting);
+	s->listing = l;
+	s->words = BUF_INIT(body.n + 1);
+	(void)buf_add_str(&s->words, body);
+	loop_job_for(l->book->config.loop, l->team_id, sift, sifted, s);
 }
 
 static void list_dialled(void *arg, int fd, const struct err *e)
@@ -357,32 +402,36 @@ static void list_dialled(void *arg, int fd, const struct err *e)
 	http_request(l->book->config.loop, fd, &request, listed, l);
 }
 
-void collect_list(struct execution_book *book, const char *sandbox_id, struct str pattern,
-	const char *user, collect_list_fn each, done_fn done, void *arg)
+void collect_list(struct execution_book *book, const struct collect_from *from, struct str pattern,
+	collect_list_fn each, done_fn done, void *arg)
 {
 	struct listing *l = XNEW(struct listing);
-	const struct sandbox *sb = sandbox_find(book->config.sandboxes, NULL, str_of(sandbox_id));
+	const struct sandbox *sb =
+		sandbox_find(book->config.sandboxes, NULL, str_of(from->sandbox_id));
 	size_t cut = pattern.n;
 	struct err e = { 0 };
 	struct jsonw w;
+	int r;
 
 	l->book = book;
 	l->each = each;
 	l->done = done;
 	l->arg = arg;
-	(void)snprintf(l->sandbox_id, sizeof l->sandbox_id, "%s", sandbox_id);
-	(void)snprintf(l->user, sizeof l->user, "%s", user);
+	(void)snprintf(l->team_id, sizeof l->team_id, "%s", from->team_id);
+	(void)snprintf(l->sandbox_id, sizeof l->sandbox_id, "%s", from->sandbox_id);
+	(void)snprintf(l->user, sizeof l->user, "%s", from->user);
 	while (cut > 0 && pattern.p[cut - 1] != '/')
 		cut--;
-	l->pattern = BUF_INIT(8 << 10);
+	r = glob_compile(&l->pattern, str_from(pattern, cut));
 	l->json = BUF_INIT(32 << 10);
-	(void)buf_add_str(&l->pattern, str_from(pattern, cut));
 	jsonw_init(&w, &l->json);
 	jsonw_object(&w, NULL);
 	jsonw_str(&w, "path", cut > 1 ? str_make(pattern.p, cut - 1) : str_make(pattern.p, cut));
 	jsonw_int(&w, "depth", 1);
 	jsonw_end_object(&w);
-	if (!sb || l->pattern.failed || l->json.failed)
+	if (r < 0 || l->json.failed)
+		listing_end(l, err_set(&e, -EINVAL, "the pattern is too long"), &e);
+	else if (!sb)
 		listing_end(l, err_set(&e, -ENOENT, "the sandbox has ended"), &e);
 	else
 		sandbox_dial(book->config.sandboxes, sb, RUNTIME_GUEST_PORT, list_dialled, l);

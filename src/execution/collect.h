@@ -23,6 +23,6 @@ void collect_undo(struct execution_book *book, const char *team_id, const char *
 
 /* Names of files in a directory that match the pattern, as whole paths; for each, then done. */
 typedef void (*collect_list_fn)(void *arg, struct str path);
-void collect_list(struct execution_book *book, const char *sandbox_id, struct str pattern,
-	const char *user, collect_list_fn each, done_fn done, void *arg);
+void collect_list(struct execution_book *book, const struct collect_from *from, struct str pattern,
+	collect_list_fn each, done_fn done, void *arg);
 bool collect_is_pattern(struct str path);

@@ -318,8 +318,10 @@ static void list_next(struct execution_run *run)
 		struct str asked = run->asked.v[run->at];
 
 		if (collect_is_pattern(asked)) {
-			collect_list(run->book, run->result.sandbox_id, asked, run->user, add_path,
-				listed, run);
+			collect_list(run->book,
+				&(struct collect_from){ run->team_id, run->result.sandbox_id,
+					run->user },
+				asked, add_path, listed, run);
 			return;
 		}
 		add_path(run, asked);
