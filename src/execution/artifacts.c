@@ -10,7 +10,6 @@ enum {
 	SWEEP_MS = 60000,
 	ORPHANS_MS = 3600 * 1000, /* each file costs a question */
 	SWEEP_AT_ONCE = 200,
-	SWEEP_BYTES = 32 << 20,
 	SLACK_US = 600 * 1000 * 1000, /* by which the clock may have been put back */
 	ARENA_BYTES = 16 << 20,
 	ORPHAN_S = 24 * 3600, /* a file without a row may be one that is being written */
@@ -234,7 +233,9 @@ struct sweep {
 	size_t n, n_rows;
 	int64_t from_us, before_us; /* whose output goes, by when they ended */
 	int64_t history_us;         /* and who goes at all; 0: nobody */
-	bool has_more;
+	struct history_over over[KEPT_MAX_OVER];
+	size_t n_over;
+	bool has_more, has_old_output;
 };
 
 static int add_expired(void *arg, const struct store_row *row, struct err *e)
@@ -288,55 +289,15 @@ static int add_orphans(struct store_tx *tx, struct sweep *s, struct err *e)
 	return r;
 }
 
-/* ---- what commands printed ---- */
-
-struct old_output {
-	char sandbox_id[SANDBOX_ID_SIZE];
-	int64_t n, bytes;
-};
-
-struct old_outputs {
-	struct old_output v[SWEEP_AT_ONCE];
-	size_t n;
-};
-
-static int add_old(void *arg, const struct store_row *row, struct err *e)
+/* Of teams that have more than they may. */
+static int make_room(struct store_tx *tx, struct sweep *s, struct err *e)
 {
-	struct old_outputs *old = arg;
+	int r = 0;
 
-	(void)e;
-	if (old->n == SWEEP_AT_ONCE)
-		return 0;
-	store_copy_text(row, 0, old->v[old->n].sandbox_id, SANDBOX_ID_SIZE);
-	old->v[old->n].n = store_int(row, 1);
-	old->v[old->n++].bytes = store_int(row, 2);
-	return 0;
-}
-
-/* The record of the command stays, and says that its output is no longer whole. Nobody else writes
- * meanwhile, so much is left for the next time. */
-static int drop_output(struct store_tx *tx, struct sweep *s, struct err *e)
-{
-	struct old_outputs old = { .n = 0 };
-	int64_t bytes = 0;
-	int r = store_query(tx,
-		"SELECT sandbox_id, n, stdout_bytes + stderr_bytes FROM executions "
-		"WHERE ended_us >= $3 AND ended_us < $1 AND last_seq > 0 "
-		"ORDER BY ended_us LIMIT $2",
-		STORE_PARAMS(P_INT(s->before_us), P_INT(SWEEP_AT_ONCE), P_INT(s->from_us)), add_old,
-		&old, e);
-
-	for (size_t i = 0; r >= 0 && i < old.n && bytes < SWEEP_BYTES; i++) {
-		bytes += old.v[i].bytes;
-		r = store_exec(tx, "DELETE FROM output WHERE sandbox_id = $1 AND n = $2",
-			STORE_PARAMS(P_TEXT(old.v[i].sandbox_id), P_INT(old.v[i].n)), e);
-		if (r >= 0)
-			r = store_exec(tx,
-				"UPDATE executions SET last_seq = 0, truncated = 1 "
-				"WHERE sandbox_id = $1 AND n = $2",
-				STORE_PARAMS(P_TEXT(old.v[i].sandbox_id), P_INT(old.v[i].n)), e);
+	for (size_t i = 0; r >= 0 && i < s->n_over; i++) {
+		r = history_make_room(tx, &s->over[i], e);
+		s->has_more |= r > 0;
 	}
-	s->has_more = old.n == SWEEP_AT_ONCE || bytes >= SWEEP_BYTES;
 	return r;
 }
 
@@ -346,6 +307,7 @@ static int find_expired(struct store_tx *tx, void *arg, struct err *e)
 	int r;
 
 	s->n = 0;
+	s->has_more = false;
 	r = store_query(tx,
 		"SELECT id, team_id, bytes FROM artifacts WHERE expires_us <= $1 ORDER BY "
 		"expires_us LIMIT $2",
@@ -356,11 +318,14 @@ static int find_expired(struct store_tx *tx, void *arg, struct err *e)
 			STORE_PARAMS(P_TEXT(s->ids[i])), e);
 	s->n_rows = s->n;
 	if (r >= 0)
-		r = drop_output(tx, s, e);
+		r = history_trim_output(tx, s->from_us, s->before_us, e);
+	s->has_old_output = s->has_more = r > 0;
 	if (r >= 0 && s->history_us) {
 		r = history_trim(tx, s->history_us, e);
 		s->has_more |= r > 0;
 	}
+	if (r >= 0)
+		r = make_room(tx, s, e);
 	return r < 0 || !s->is_for_orphans ? r : add_orphans(tx, s, e);
 }
 
@@ -408,7 +373,7 @@ static void expired_found(void *arg, int r, const struct err *e)
 		log_warn("artifacts.sweep_failed", "err=%s", log_quote(str_of(e->msg)));
 		s->n = s->n_rows = 0;
 		s->has_more = false;
-	} else if (!s->has_more) {
+	} else if (!s->has_old_output) {
 		s->book->output_from_us = s->before_us - SLACK_US;
 	}
 	flight_begin(s->book);
@@ -429,6 +394,7 @@ static void on_sweep(void *arg)
 	s->before_us = s->now_us - book->config.output_s * 1000000;
 	if (book->config.history_s)
 		s->history_us = time_past_us(&book->past, book->config.history_s);
+	s->n_over = kept_over(book, s->over);
 	s->is_for_orphans = time_now_ms() >= book->orphans_at_ms;
 	if (s->is_for_orphans)
 		book->orphans_at_ms = time_now_ms() + ORPHANS_MS;
@@ -440,4 +406,10 @@ void artifacts_sweep_start(struct execution_book *book)
 {
 	loop_timer_init(&book->sweep, book->config.loop, on_sweep, book);
 	loop_timer_set(&book->sweep, time_now_ms() + SWEEP_FIRST_MS);
+}
+
+void artifacts_sweep_soon(struct execution_book *book)
+{
+	if (!book->is_sweeping && !book->is_stopping)
+		loop_timer_set(&book->sweep, time_now_ms());
 }

@@ -32,7 +32,7 @@ struct command *command_new(struct execution_book *book)
 	c->cwd = BUF_INIT(COMMAND_MAX_BYTES);
 	c->message = BUF_INIT((size_t)16 << 20);
 	c->secrets = BUF_INIT((size_t)16 << 20);
-	c->keep_bytes = EXECUTION_KEEP_BYTES;
+	c->keep_bytes = book->config.keep_bytes;
 	c->needles = mask_needles_new();
 	c->began_ms = time_now_ms();
 	list_init(&c->node);
@@ -52,12 +52,16 @@ struct command *command_ref(struct command *c)
 	return c;
 }
 
-static void chunks_free(struct list *chunks)
+static void chunks_free(struct command *c, struct list *chunks)
 {
 	LIST_EACH(chunks, node)
 	{
+		struct chunk *chunk = container_of(node, struct chunk, node);
+
+		if (chunk->is_kept)
+			kept_pending(c->book, c->team_id, -kept_chunk_bytes(chunk->n));
 		list_remove(node);
-		free(container_of(node, struct chunk, node));
+		free(chunk);
 	}
 }
 
@@ -88,8 +92,8 @@ static void command_free(void *arg)
 	list_remove(&c->node);
 	if (c->key[0] && map_get(&c->book->commands, str_of(c->key)) == c)
 		(void)map_remove(&c->book->commands, str_of(c->key));
-	chunks_free(&c->fresh);
-	chunks_free(&c->saving);
+	chunks_free(c, &c->fresh);
+	chunks_free(c, &c->saving);
 	drop_masks(c);
 	wipe(&c->message);
 	buf_done(&c->secrets);
@@ -193,24 +197,39 @@ static void on_deadline(void *arg)
 
 /* ---- output ---- */
 
-static void add_chunk(struct command *c, enum execution_stream stream, struct str bytes)
+static int64_t next_seq(struct command *c)
+{
+	c->last_seq = MAX(c->last_seq, c->view.last_seq) + 1;
+	return c->last_seq;
+}
+
+static void add_chunk(struct command *c, enum execution_stream stream, struct str bytes,
+	bool is_kept)
 {
 	struct chunk *chunk = xcalloc(1, sizeof *chunk + bytes.n);
 
-	chunk->seq = ++c->view.last_seq;
+	chunk->seq = next_seq(c);
 	chunk->at_us = time_wall_us();
 	chunk->stream = stream;
+	chunk->is_kept = is_kept;
 	chunk->n = bytes.n;
 	memcpy(chunk->bytes, bytes.p, bytes.n);
 	list_append(&c->fresh, &chunk->node);
 	c->unsaved_bytes += bytes.n;
+	if (!is_kept)
+		return;
+	c->view.last_seq = chunk->seq;
+	kept_pending(c->book, c->team_id, kept_chunk_bytes(bytes.n));
 }
 
-/* What is past the ceiling is counted and let go. */
+/* What is past the ceiling, the command's or the team's, is counted, told to those who follow it
+ * now, and let go. */
 static void keep(struct command *c, enum execution_stream stream, struct str bytes)
 {
 	struct stream_half *half = &c->halves[stream - 1];
-	int64_t room = c->keep_bytes - half->kept_bytes;
+	int64_t room = MIN(c->keep_bytes - half->kept_bytes,
+		(int64_t)kept_output_room(c->book, c->team_id));
+	struct str rest = STR_NONE;
 
 	if (stream == EXECUTION_STDOUT)
 		c->view.stdout_bytes += (int64_t)bytes.n;
@@ -218,12 +237,18 @@ static void keep(struct command *c, enum execution_stream stream, struct str byt
 		c->view.stderr_bytes += (int64_t)bytes.n;
 	if ((int64_t)bytes.n > room) {
 		c->view.truncated = true;
+		rest = str_from(bytes, (size_t)room);
 		bytes.n = (size_t)room;
 	}
-	if (bytes.n == 0)
-		return;
 	half->kept_bytes += (int64_t)bytes.n;
-	add_chunk(c, stream, bytes);
+	if (bytes.n)
+		add_chunk(c, stream, bytes, true);
+	/* It has a number in any case: the next server must come to the same ones. Who is still to
+	 * be told that it began may want to follow it from its beginning. */
+	if (rest.n && (c->started || !list_empty(&c->followers)))
+		add_chunk(c, stream, rest, false);
+	else if (rest.n)
+		(void)next_seq(c);
 }
 
 void command_output(struct command *c, enum execution_stream stream, struct str bytes)
@@ -298,8 +323,10 @@ static void saved(void *arg, int r, const struct err *e)
 		command_unref(c);
 		return;
 	}
-	chunks_free(&c->saving);
+	followers_catch_up(c); /* what is not kept goes now */
+	chunks_free(c, &c->saving);
 	c->is_told_started |= c->is_telling;
+	kept_grown(c->book, c->team_id);
 	CRASH_POINT("execution.saved");
 	if (c->is_ending && c->view.ended_us && list_empty(&c->fresh)) {
 		tell_over(c);

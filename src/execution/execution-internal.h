@@ -22,8 +22,9 @@
 
 enum {
 	TAG_SIZE = 26,
-	COMMAND_MAX_BYTES = 1 << 20, /* the request's, as JSON */
-	FLUSH_BYTES = 64 << 10,      /* of output: written at once; less of it soon: */
+	COMMAND_MAX_BYTES = 256 << 10, /* the request's, as JSON; one word of it has at most 128 KiB
+					  in Linux */
+	FLUSH_BYTES = 64 << 10,        /* of output: written at once; less of it soon: */
 	FLUSH_MS = 100,
 	UNSAVED_HIGH_BYTES = 256 << 10, /* above it the guest is not read */
 	UNSAVED_LOW_BYTES = 128 << 10,
@@ -37,6 +38,7 @@ struct chunk { /* never changed once it is made: a job may read it meanwhile */
 	struct list node;
 	int64_t seq, at_us;
 	enum execution_stream stream;
+	bool is_kept; /* else it is told to those who follow and not written */
 	size_t n;
 	char bytes[];
 };
@@ -90,6 +92,7 @@ struct command {
 	struct stream_half halves[2];
 	int64_t guest_seq;
 	struct list fresh, saving; /* of struct chunk: oldest in the second */
+	int64_t last_seq;          /* of these; the view's is that of the newest that is kept */
 	size_t unsaved_bytes;
 	bool is_saving;
 	bool is_told_started, is_telling, must_tell_started; /* the event of its start */
@@ -182,6 +185,8 @@ void cancels_done(struct execution_book *book);
 
 /* ---- follow.c ---- */
 void followers_wake(struct command *c);
+/* Gives what is in memory to those who can take it, now. */
+void followers_catch_up(struct command *c);
 void followers_end(struct command *c); /* it has ended, and its row says so */
 void followers_hang_up(struct execution_book *book);
 void followers_done(struct execution_book *book);
@@ -211,20 +216,47 @@ void runs_recover(struct execution_book *book, done_fn done, void *arg);
 void runs_hang_up(struct execution_book *book);
 void runs_done(struct execution_book *book);
 void artifacts_sweep_start(struct execution_book *book);
+void artifacts_sweep_soon(struct execution_book *book);
 
 /* ---- history.c ---- */
 /* Commands and runs that ended before go, the newest of each sandbox but for it: the next counts on
  * its number. 1: there were many, and more are left. */
 int history_trim(struct store_tx *tx, int64_t before_us, struct err *e);
+/* The same for the output of those that ended between the two. */
+int history_trim_output(struct store_tx *tx, int64_t from_us, int64_t before_us, struct err *e);
+/* One that never began, with all of it. */
+int history_drop(struct store_tx *tx, const char *sandbox_id, int64_t n, struct err *e);
+struct history_over { /* a team that has too much */
+	char team_id[SANDBOX_TEAM_SIZE];
+	int64_t output, commands; /* so many bytes have to go */
+};
+/* Takes away the oldest. 1: that was not enough. */
+int history_make_room(struct store_tx *tx, const struct history_over *over, struct err *e);
 
 /* ---- kept.c ---- */
 enum {
 	KEPT_FILE_BYTES = 4096, /* each counts besides what it holds, so that empty ones do */
+	/* The same of rows: of a command, of a run, of a chunk of output. */
+	KEPT_COMMAND_BYTES = 1024,
+	KEPT_RUN_BYTES = 512,
+	KEPT_CHUNK_BYTES = 128,
+	KEPT_MAX_OVER = 16, /* teams that are looked after in one sweep */
 };
 int kept_load(struct store_tx *tx, struct execution_book *book, struct err *e);
 void kept_done(struct execution_book *book);
 /* Counted in any case. -EDQUOT: that is more than the team may have. */
 int kept_add(struct execution_book *book, const char *team_id, int64_t bytes, struct err *e);
+/* What a chunk of output counts; it is stored as base64. */
+int64_t kept_chunk_bytes(size_t n);
+/* How many bytes of output more the team may have kept, all in one chunk. */
+size_t kept_output_room(struct execution_book *book, const char *team_id);
+/* Output that is to be written, or is now and counts there. */
+void kept_pending(struct execution_book *book, const char *team_id, int64_t bytes);
+/* -EDQUOT: the team has as many rows of commands as it may, and none of them can go. */
+int kept_check(const struct execution_book *book, const char *team_id, struct err *e);
+/* The team has one more: where that is too much, the sweep comes at once. */
+void kept_grown(struct execution_book *book, const char *team_id);
+size_t kept_over(const struct execution_book *book, struct history_over over[KEPT_MAX_OVER]);
 
 static inline const char *or_empty(const char *text)
 {

@@ -148,7 +148,8 @@ static int check(const struct execution_spec *spec, struct err *e)
 	return check_environment(spec, e);
 }
 
-static int check_count(const struct execution_book *book, const char *sandbox_id, struct err *e)
+static int check_count(const struct execution_book *book, const char *team_id,
+	const char *sandbox_id, struct err *e)
 {
 	const struct command *c;
 	size_t at = 0;
@@ -159,7 +160,7 @@ static int check_count(const struct execution_book *book, const char *sandbox_id
 	LIST_EACH(&book->starting, node)
 	n += strcmp(container_of(node, struct command, node)->view.sandbox_id, sandbox_id) == 0;
 	return n < EXECUTION_MAX_AT_ONCE
-		       ? 0
+		       ? kept_check(book, team_id, e)
 		       : err_set(e, -EDQUOT, "%d commands run in this sandbox, as many as may", n);
 }
 
@@ -552,7 +553,7 @@ static int admit(struct execution_book *book, const struct execution_spec *spec,
 		r = command_rules_check(book, sb, spec, e);
 	*ret_ruled = r > 0;
 	if (r >= 0)
-		r = check_count(book, sb->id, e);
+		r = check_count(book, sb->team_id, sb->id, e);
 	*ret = sb;
 	return r;
 }

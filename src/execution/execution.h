@@ -19,9 +19,9 @@
 enum {
 	EXECUTION_TIMEOUT_MS = 300 * 1000, /* unless asked otherwise */
 	EXECUTION_MAX_TIMEOUT_MS = 24 * 3600 * 1000,
-	EXECUTION_KEEP_BYTES = 10 << 20, /* of each stream, unless asked otherwise */
-	EXECUTION_MAX_KEEP_BYTES = 64 << 20,
-	EXECUTION_MAX_AT_ONCE = 64, /* in one sandbox */
+	EXECUTION_ANSWER_BYTES = 10 << 20,   /* of each stream, unless asked otherwise */
+	EXECUTION_MAX_KEEP_BYTES = 64 << 20, /* of each stream, in the database */
+	EXECUTION_MAX_AT_ONCE = 64,          /* in one sandbox */
 	EXECUTION_MAX_SECRETS = 64,
 	EXECUTION_MIN_SECRET_BYTES = 4, /* shorter ones could not be masked */
 	EXECUTION_MAX_INPUT_BYTES = 8 << 20,
@@ -74,12 +74,14 @@ struct execution_config { /* all borrowed, but for the descriptor, which is take
 	struct sandbox_book *sandboxes;
 	struct secret_book *secrets;
 	uint8_t seed[SHA256_SIZE];
-	int artifacts_fd;         /* the directory of artifacts' files */
-	int64_t retention_s;      /* of artifacts */
-	int64_t output_s;         /* what commands printed is kept so long after they ended */
-	int64_t history_s;        /* and that they ran; 0: for ever */
-	int64_t artifact_bytes;   /* the most of one; of one run, four times that */
-	struct limit_teams teams; /* and of all of a team: LIMIT_ARTIFACT_STORAGE */
+	int artifacts_fd;       /* the directory of artifacts' files */
+	int64_t retention_s;    /* of artifacts */
+	int64_t output_s;       /* what commands printed is kept so long after they ended */
+	int64_t history_s;      /* and that they ran; 0: for ever */
+	int64_t artifact_bytes; /* the most of one; of one run, four times that */
+	int64_t keep_bytes;     /* of each stream of a command that asks for no other */
+	struct limit_teams
+		teams; /* what a team may keep: LIMIT_ARTIFACT_STORAGE, LIMIT_COMMANDS ... */
 };
 
 struct execution_book;

@@ -15,6 +15,8 @@ struct execution_follower {
 	bool has_owner;
 	char sandbox_id[SANDBOX_ID_SIZE];
 	int64_t n, next;
+	int64_t boundary; /* what was before it when the page was asked for is in the store, or was
+			     not kept */
 	const struct execution_follow_ops *ops;
 	void *arg;
 	struct loop_task task;
@@ -80,6 +82,15 @@ static bool give(struct execution_follower *f, const struct execution_chunk *chu
 
 /* ---- from the store ---- */
 
+static int64_t first_in_memory(const struct command *c)
+{
+	const struct list *first = !list_empty(&c->saving)  ? c->saving.next
+				   : !list_empty(&c->fresh) ? c->fresh.next
+							    : NULL;
+
+	return first ? ((const struct chunk *)first)->seq : MAX(c->last_seq, c->view.last_seq) + 1;
+}
+
 static void page_read(void *arg, int r, const struct execution *ex, const struct execution_chunk *v,
 	size_t n, const struct err *e)
 {
@@ -99,6 +110,8 @@ static void page_read(void *arg, int r, const struct execution *ex, const struct
 			break;
 	if (f->is_stopped)
 		return;
+	if (n == 0 && f->command)
+		f->next = MAX(f->next, f->boundary);
 	if (!f->is_blocked && !f->command && ex->state == EXECUTION_ENDED && f->next > ex->last_seq)
 		finish(f, 0, ex, NULL);
 	else if (!f->is_blocked && n == 0 && !f->command)
@@ -113,19 +126,11 @@ static void read_page(struct execution_follower *f)
 	struct execution_ref ref = { f->has_owner ? &who : NULL, str_of(f->sandbox_id), f->n };
 
 	f->is_reading = true;
+	f->boundary = f->command ? first_in_memory(f->command) : 0;
 	execution_logs(f->book, &ref, f->next, PAGE_CHUNKS, page_read, f);
 }
 
 /* ---- from memory ---- */
-
-static int64_t first_in_memory(const struct command *c)
-{
-	const struct list *first = !list_empty(&c->saving)  ? c->saving.next
-				   : !list_empty(&c->fresh) ? c->fresh.next
-							    : NULL;
-
-	return first ? ((const struct chunk *)first)->seq : c->view.last_seq + 1;
-}
 
 static bool give_list(struct execution_follower *f, const struct list *chunks)
 {
@@ -181,6 +186,12 @@ void followers_wake(struct command *c)
 {
 	LIST_EACH(&c->followers, node)
 	wake(container_of(node, struct execution_follower, node));
+}
+
+void followers_catch_up(struct command *c)
+{
+	LIST_EACH(&c->followers, node)
+	pump(container_of(node, struct execution_follower, node));
 }
 
 /* Whoever has had everything is told now; the others find the end in the store. */

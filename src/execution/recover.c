@@ -2,12 +2,16 @@
  * guest's events that was written down. What the masks held back then was written along. */
 #include "execution/execution-internal.h"
 
+enum {
+	ROW_ARENA_BYTES = 4 << 20, /* a command of an older server may be larger than one of ours */
+};
+
 struct found { /* one row, on its way from the store */
 	struct list node;
 	struct arena *arena;
 	struct execution ex;
 	char team_id[SANDBOX_TEAM_SIZE], owner_agent[EXECUTION_NAME_SIZE], tag[TAG_SIZE];
-	int64_t keep_bytes, guest_seq, kept[2];
+	int64_t keep_bytes, guest_seq, told_seq, kept[2];
 	bool is_cancelled, is_known_started;
 	char *held, *secrets;
 };
@@ -41,11 +45,12 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 		TAG,
 		KEEP,
 		GUEST_SEQ,
+		TOLD_SEQ,
 		HELD,
 		SECRETS
 	};
 
-	f->arena = arena_new((size_t)4 * COMMAND_MAX_BYTES);
+	f->arena = arena_new(ROW_ARENA_BYTES);
 	list_append(&r->found, &f->node);
 	if (execution_read_row(row, &f->ex, f->arena) < 0)
 		return err_set(e, -E2BIG, "a stored command is too large");
@@ -55,6 +60,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 14, by, sizeof by);
 	f->keep_bytes = store_int(row, KEEP);
 	f->guest_seq = store_int(row, GUEST_SEQ);
+	f->told_seq = store_int(row, TOLD_SEQ);
 	f->is_cancelled = strcmp(by, "user") == 0;
 	f->is_known_started = f->ex.state == EXECUTION_RUNNING;
 	f->held = store_is_null(row, HELD) ? NULL : store_dup_text(row, HELD);
@@ -77,7 +83,7 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 	found_free(container_of(node, struct found, node));
 	return store_query(tx,
 		"SELECT " EXECUTION_COLUMNS ", e.team_id, s.agent_id, e.tag, e.keep_bytes, "
-		"e.guest_seq, e.held_sealed, e.secrets_sealed "
+		"e.guest_seq, e.told_seq, e.held_sealed, e.secrets_sealed "
 		"FROM executions e JOIN sandboxes s ON s.id = e.sandbox_id "
 		"WHERE e.ended_us IS NULL ORDER BY e.started_us",
 		NULL, 0, load_row, r, e);
@@ -167,6 +173,7 @@ static void take_up(struct execution_book *book, struct found *f)
 	memcpy(c->tag, f->tag, sizeof c->tag);
 	c->keep_bytes = f->keep_bytes;
 	c->guest_seq = f->guest_seq;
+	c->last_seq = f->told_seq;
 	c->is_cancelled = f->is_cancelled;
 	c->is_told_started = f->is_known_started;
 	c->is_row_written = c->is_asked = true;

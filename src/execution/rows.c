@@ -35,7 +35,7 @@ struct row_job {
 	struct execution ex; /* its texts are in the buffers */
 	struct buf text, cwd, secrets, held, data;
 	char team_id[SANDBOX_TEAM_SIZE], tag[TAG_SIZE], actor[EXECUTION_NAME_SIZE];
-	int64_t keep_bytes, guest_seq;
+	int64_t keep_bytes, guest_seq, told_seq, output_bytes;
 	struct list *chunks;
 	bool tells_started, is_end;
 	struct command *command;
@@ -57,6 +57,7 @@ static struct row_job *job_new(struct command *c, done_fn done, void *arg)
 	memcpy(job->tag, c->tag, sizeof job->tag);
 	job->keep_bytes = c->keep_bytes;
 	job->guest_seq = c->guest_seq;
+	job->told_seq = c->last_seq;
 	job->command = c;
 	job->done = done;
 	job->arg = arg;
@@ -101,24 +102,25 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct row_job *job = arg;
 	const struct execution *ex = &job->ex;
-	int64_t last = 0;
+	int64_t last = 0, bytes = KEPT_COMMAND_BYTES + (int64_t)(job->text.n + job->cwd.n);
 	int r = store_query(tx, "SELECT COALESCE(MAX(n), 0) FROM executions WHERE sandbox_id = $1",
 		STORE_PARAMS(P_TEXT(ex->sandbox_id)), take_int, &last, e);
 
 	if (r < 0)
 		return r;
 	job->ex.n = last + 1;
+	store_count(tx, job->team_id, STORE_USE_COMMANDS, bytes);
 	return store_exec(tx,
 		"INSERT INTO executions (sandbox_id, n, team_id, agent_id, task_id, actor, "
 		"command, cwd, username, tag, state, started_us, deadline_us, traceparent, "
-		"keep_bytes, secrets_sealed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
-		"'starting', $11, $12, $13, $14, $15)",
+		"keep_bytes, secrets_sealed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
+		"$10, 'starting', $11, $12, $13, $14, $15, $16)",
 		STORE_PARAMS(P_TEXT(ex->sandbox_id), P_INT(ex->n), P_TEXT(job->team_id),
 			text_or_null(ex->agent_id), text_or_null(ex->task_id), P_TEXT(ex->actor),
 			P_STR(buf_str(&job->text)), buf_or_null(&job->cwd), text_or_null(ex->user),
 			P_TEXT(job->tag), P_INT(ex->started_us), P_INT(ex->deadline_us),
 			text_or_null(ex->traceparent), P_INT(job->keep_bytes),
-			buf_or_null(&job->secrets)),
+			buf_or_null(&job->secrets), P_INT(bytes)),
 		e);
 }
 
@@ -134,19 +136,25 @@ void command_row_insert(struct command *c, done_fn done, void *arg)
 
 /* ---- what became of it ---- */
 
-static int insert_chunks(struct store_tx *tx, const struct row_job *job, struct err *e)
+static int insert_chunks(struct store_tx *tx, struct row_job *job, struct err *e)
 {
 	int r = 0;
+
+	job->output_bytes = 0; /* of an attempt that was undone */
 
 	for (struct list *node = job->chunks->next; r >= 0 && node != job->chunks;
 		node = node->next) {
 		const struct chunk *chunk = container_of(node, struct chunk, node);
 		size_t size = base64_size(chunk->n);
-		cleanup_free char *text = malloc(size + 1);
+		cleanup_free char *text = NULL;
 
+		if (!chunk->is_kept)
+			continue;
+		text = malloc(size + 1);
 		if (!text)
 			return err_set(e, -ENOMEM, "out of memory");
 		base64_encode(chunk->bytes, chunk->n, text);
+		job->output_bytes += kept_chunk_bytes(chunk->n);
 		r = store_exec(tx,
 			"INSERT INTO output (sandbox_id, n, seq, at_us, stream, data) "
 			"VALUES ($1, $2, $3, $4, $5, $6)",
@@ -155,6 +163,7 @@ static int insert_chunks(struct store_tx *tx, const struct row_job *job, struct 
 				P_STR(str_make(text, size))),
 			e);
 	}
+	store_count(tx, job->team_id, STORE_USE_OUTPUT, job->output_bytes);
 	return r;
 }
 
@@ -242,14 +251,16 @@ static int save_end(struct store_tx *tx, struct row_job *job, struct err *e)
 			       "exit_code = $2, signal = $3, ended_by = $4, ended_why = $5, "
 			       "stdout_bytes = $6, stderr_bytes = $7, last_seq = $8, "
 			       "truncated = $9, guest_seq = $10, held_sealed = NULL, "
-			       "secrets_sealed = NULL WHERE sandbox_id = $11 AND n = $12",
+			       "secrets_sealed = NULL, output_bytes = output_bytes + $13 "
+			       "WHERE sandbox_id = $11 AND n = $12",
 			       STORE_PARAMS(P_INT(ex->ended_us),
 				       ex->has_exit_code ? P_INT(ex->exit_code) : P_NULL,
 				       text_or_null(ex->signal), P_TEXT(end_names[ex->ended_by]),
 				       text_or_null(ex->ended_why), P_INT(ex->stdout_bytes),
 				       P_INT(ex->stderr_bytes), P_INT(ex->last_seq),
 				       P_INT(ex->truncated), P_INT(job->guest_seq),
-				       P_TEXT(ex->sandbox_id), P_INT(ex->n)),
+				       P_TEXT(ex->sandbox_id), P_INT(ex->n),
+				       P_INT(job->output_bytes)),
 			       e);
 }
 
@@ -260,10 +271,12 @@ static int save_progress(struct store_tx *tx, const struct row_job *job, struct 
 	return store_exec(tx,
 		"UPDATE executions SET state = 'running', stdout_bytes = $1, "
 		"stderr_bytes = $2, last_seq = $3, truncated = $4, guest_seq = $5, "
-		"held_sealed = $6 WHERE sandbox_id = $7 AND n = $8",
+		"held_sealed = $6, output_bytes = output_bytes + $9, told_seq = $10 "
+		"WHERE sandbox_id = $7 AND n = $8",
 		STORE_PARAMS(P_INT(ex->stdout_bytes), P_INT(ex->stderr_bytes), P_INT(ex->last_seq),
 			P_INT(ex->truncated), P_INT(job->guest_seq), buf_or_null(&job->held),
-			P_TEXT(ex->sandbox_id), P_INT(ex->n)),
+			P_TEXT(ex->sandbox_id), P_INT(ex->n), P_INT(job->output_bytes),
+			P_INT(job->told_seq)),
 		e);
 }
 
@@ -337,8 +350,7 @@ static int remove_row(struct store_tx *tx, void *arg, struct err *e)
 {
 	const struct row_job *job = arg;
 
-	return store_exec(tx, "DELETE FROM executions WHERE sandbox_id = $1 AND n = $2",
-		STORE_PARAMS(P_TEXT(job->ex.sandbox_id), P_INT(job->ex.n)), e);
+	return history_drop(tx, job->ex.sandbox_id, job->ex.n, e);
 }
 
 void command_row_remove(struct command *c, done_fn done, void *arg)

@@ -122,6 +122,7 @@ static int insert_run(struct store_tx *tx, void *arg, struct err *e)
 			P_INT(time_wall_us())),
 		e);
 
+	store_count(tx, job->team_id, STORE_USE_COMMANDS, KEPT_RUN_BYTES);
 	return r < 0 ? r : add_event(tx, job, "run.started", e);
 }
 

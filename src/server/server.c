@@ -379,6 +379,7 @@ static int open_executions(struct server *s, struct err *e)
 		.output_s = s->config.output_retention_s,
 		.history_s = s->config.history_retention_s,
 		.artifact_bytes = s->config.artifact_mb << 20,
+		.keep_bytes = s->config.output_mb << 20,
 		.teams = { ceilings_of, s } };
 	int r = dir_make(AT_FDCWD, STATE_DIR "/artifacts", 0700, e);
 

@@ -629,7 +629,8 @@ class Rules(Case):
 class Crashes(Case):
     def print_and_crash(self, shell, crashes=3, secrets=None, every=0.7):
         sandbox = self.make()
-        started = self.run_in(sandbox, shell, background=True, status=202, **({'secrets': secrets} if secrets else {}))
+        started = self.run_in(sandbox, shell, background=True, status=202, max_output_bytes=16 << 20,
+                              **({'secrets': secrets} if secrets else {}))
         for _ in range(crashes):
             time.sleep(every)
             self.server.kill()

@@ -71,7 +71,7 @@ int v1_command_spec(struct api_call *call, const struct v1_command *in, struct e
 
 size_t v1_command_limit(const struct v1_command *in)
 {
-	int64_t keep = in->keep_bytes.is_set ? in->keep_bytes.value : EXECUTION_KEEP_BYTES;
+	int64_t keep = in->keep_bytes.is_set ? in->keep_bytes.value : EXECUTION_ANSWER_BYTES;
 
 	return (size_t)MIN(keep, (int64_t)ANSWER_MAX_BYTES);
 }
