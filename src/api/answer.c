@@ -114,6 +114,11 @@ void api_reply_json(struct api_call *call, int status, const struct buf *body)
 		reply(call, status, "application/json; charset=utf-8", buf_str(body));
 }
 
+void api_reply_text(struct api_call *call, int status, struct str json)
+{
+	reply(call, status, "application/json; charset=utf-8", json);
+}
+
 void api_reply_empty(struct api_call *call, int status)
 {
 	reply(call, status, NULL, STR_NONE);

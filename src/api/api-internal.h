@@ -92,6 +92,7 @@ void api_fail_status(struct api_call *call, int status, const char *message);
 void api_fail_as(struct api_call *call, int status, const char *code, const char *message,
 	const char *hint);
 void api_reply_json(struct api_call *call, int status, const struct buf *body);
+void api_reply_text(struct api_call *call, int status, struct str json); /* the whole document */
 void api_reply_empty(struct api_call *call, int status);
 int api_status_of(int err_code);
 /* Ends it unanswered: its client has gone. */

@@ -13,9 +13,13 @@ struct op {
 	struct sweep *sweep;
 	bool is_swept;
 	struct listing out;
+	char team_id[UUID_SIZE];
+	struct buf text; /* what render made of the listing */
+	volume_render_fn render;
 	struct err e; /* found before the job began */
 	struct loop_task task;
 	volume_entries_fn fn;
+	volume_text_fn text_fn;
 	volume_open_fn open_fn;
 	done_fn done;
 	void *arg;
@@ -26,6 +30,7 @@ static struct op *op_new(struct volume_book *book, const struct volume_at *at)
 	struct op *op = XNEW(struct op);
 
 	op->book = book;
+	(void)snprintf(op->team_id, sizeof op->team_id, "%s", at->volume->team_id);
 	op->fd = -EBADF;
 	op->incoming_fd = -EBADF;
 	op->root_fd = openat(book->config.dir_fd, at->volume->id,
@@ -45,6 +50,8 @@ static void op_end(void *arg, int r, const struct err *e)
 	r = MIN(r, 0);
 	if (op->fn) {
 		op->fn(op->arg, r, op->out.v, op->out.n, e);
+	} else if (op->text_fn) {
+		op->text_fn(op->arg, r, buf_str(&op->text), e);
 	} else if (op->open_fn) {
 		int64_t size = op->out.n ? op->out.v[0].size_bytes : 0;
 
@@ -59,6 +66,7 @@ static void op_end(void *arg, int r, const struct err *e)
 	close_fdp(&op->fd);
 	close_fdp(&op->incoming_fd);
 	close_fdp(&op->root_fd);
+	buf_done(&op->text);
 	op->out.arena = arena_free(op->out.arena);
 	free(op->out.v);
 	free(op);
@@ -76,7 +84,7 @@ static void op_run(struct op *op, loop_work_fn work)
 	if (op->e.code < 0)
 		loop_defer(op->book->config.loop, &op->task, fail_now, op);
 	else
-		loop_job(op->book->config.loop, LOOP_ANY, work, op_end, op);
+		loop_job_for(op->book->config.loop, op->team_id, work, op_end, op);
 }
 
 /* Makes the answer: what is at the path now. */
@@ -123,17 +131,24 @@ static int do_list(void *arg, struct err *e)
 	if (r == -E2BIG)
 		return err_set(e, -E2BIG, "more than %d entries: list less deep",
 			VOLUME_MAX_LISTED);
-	return r < 0 ? place_fail(e, r, op->path) : 0;
+	if (r < 0)
+		return place_fail(e, r, op->path);
+	op->render(&op->text, op->out.v, op->out.n);
+	return op->text.failed ? err_set(e, -E2BIG, "more than %d MiB: list less deep",
+					 VOLUME_MAX_TEXT >> 20)
+			       : 0;
 }
 
 void volume_list(struct volume_book *book, const struct volume_at *at, int depth,
-	volume_entries_fn fn, void *arg)
+	volume_render_fn render, volume_text_fn fn, void *arg)
 {
 	struct op *op = op_new(book, at);
 
 	assert(depth >= 1 && depth <= VOLUME_MAX_DEPTH);
 	op->depth = depth;
-	op->fn = fn;
+	op->text = BUF_INIT(VOLUME_MAX_TEXT);
+	op->render = render;
+	op->text_fn = fn;
 	op->arg = arg;
 	op_run(op, do_list);
 }

@@ -124,7 +124,7 @@ void volume_upload(struct volume_book *book, const struct volume_at *at,
 	if (up->e.code < 0)
 		loop_defer(up->loop, &up->task, fail_now, up);
 	else
-		loop_job(up->loop, LOOP_ANY, begin, begin_done, up);
+		loop_job_for(up->loop, up->volume.team_id, begin, begin_done, up);
 }
 
 static int write_bytes(void *arg, struct err *e)
@@ -160,7 +160,7 @@ void volume_upload_write(struct volume_upload *up, struct str bytes, done_fn don
 	}
 	up->counted += (int64_t)bytes.n;
 	measure_add(up->book, up->volume.id, (int64_t)bytes.n);
-	loop_job(up->loop, LOOP_ANY, write_bytes, write_done, up);
+	loop_job_for(up->loop, up->volume.team_id, write_bytes, write_done, up);
 }
 
 static int finish(void *arg, struct err *e)
@@ -199,7 +199,7 @@ void volume_upload_finish(struct volume_upload *up, volume_entries_fn fn, void *
 	up->finished = fn;
 	up->arg = arg;
 	measure_land(up->book, up->volume.id, up->counted);
-	loop_job(up->loop, LOOP_ANY, finish, finish_done, up);
+	loop_job_for(up->loop, up->volume.team_id, finish, finish_done, up);
 }
 
 static void discarded(void *arg, int r, const struct err *e)
@@ -212,5 +212,5 @@ static void discarded(void *arg, int r, const struct err *e)
 void volume_upload_abort(struct volume_upload *up)
 {
 	measure_add(up->book, up->volume.id, -up->counted);
-	loop_job(up->loop, LOOP_ANY, discard, discarded, up);
+	loop_job_for(up->loop, up->volume.team_id, discard, discarded, up);
 }

@@ -19,6 +19,7 @@ enum {
 	VOLUME_NAME_SIZE = 129,
 	VOLUME_TOKEN_SIZE = 2 * SHA256_SIZE + 1,
 	VOLUME_MAX_LISTED = 100000, /* entries in one listing */
+	VOLUME_MAX_TEXT = 16 << 20, /* what is made of them */
 	VOLUME_MAX_DEPTH = 64,
 };
 
@@ -103,9 +104,12 @@ typedef void (*volume_entries_fn)(void *arg, int r, const struct volume_entry *v
 	const struct err *e);
 void volume_stat(struct volume_book *book, const struct volume_at *at, volume_entries_fn fn,
 	void *arg);
-/* By name, each directory before what is in it. depth: 1 to VOLUME_MAX_DEPTH. */
+/* By name, each directory before what is in it. depth: 1 to VOLUME_MAX_DEPTH. The text is made of
+ * the entries in the job: for so many the loop would stand still. -E2BIG: too many, or too long. */
+typedef void (*volume_render_fn)(struct buf *out, const struct volume_entry *v, size_t n);
+typedef void (*volume_text_fn)(void *arg, int r, struct str text, const struct err *e);
 void volume_list(struct volume_book *book, const struct volume_at *at, int depth,
-	volume_entries_fn fn, void *arg);
+	volume_render_fn render, volume_text_fn fn, void *arg);
 enum {
 	VOLUME_KEEP = -1,
 	VOLUME_MODE_MAX = 01777, /* no set-user-id: nobody inside gets more than they have */

@@ -156,19 +156,23 @@ void e2b_content_patch(struct api_call *call)
 	volume_change(call->api->config.volumes, &at, &attr, reply_found, call);
 }
 
-static void reply_listing(void *arg, int r, const struct volume_entry *v, size_t n,
-	const struct err *e)
+static void render_listing(struct buf *out, const struct volume_entry *v, size_t n)
 {
-	struct api_call *call = arg;
-	struct api_answer answer;
+	struct jsonw w;
 
-	if (!api_answer_begin(call, &answer, r, e))
-		return;
-	jsonw_array(&answer.w, NULL);
-	for (size_t i = 0; i < n; i++)
-		write_entry(&answer.w, &v[i]);
-	jsonw_end_array(&answer.w);
-	api_answer_send(call, &answer, 200);
+	jsonw_init(&w, out);
+	jsonw_array(&w, NULL);
+	for (size_t i = 0; i < n && !out->failed; i++)
+		write_entry(&w, &v[i]);
+	jsonw_end_array(&w);
+}
+
+static void reply_listing(void *arg, int r, struct str text, const struct err *e)
+{
+	if (r < 0)
+		api_fail(arg, e);
+	else
+		api_reply_text(arg, 200, text);
 }
 
 void e2b_content_list(struct api_call *call)
@@ -178,7 +182,8 @@ void e2b_content_list(struct api_call *call)
 
 	if (open_place(call, &at) == 0 &&
 		api_query_int(call, "depth", 1, VOLUME_MAX_DEPTH, &depth) == 0)
-		volume_list(call->api->config.volumes, &at, (int)depth, reply_listing, call);
+		volume_list(call->api->config.volumes, &at, (int)depth, render_listing,
+			reply_listing, call);
 }
 
 void e2b_content_mkdir(struct api_call *call)
