@@ -11,6 +11,7 @@ enum {
 	MEASURE_LANE = 2,
 	CHUNK_US = 20000,
 	REST_MS = 40,       /* between two chunks: never more than a third of a processor */
+	WALK_MS = 120000,   /* of work on one volume: some millions of files */
 	WALK_DEPTH = 256,   /* directories open at once */
 	ENTRY_BYTES = 4096, /* what a file counts besides what it holds: inodes run out as well */
 	BLOCK_BYTES = 512,  /* of st_blocks */
@@ -32,6 +33,7 @@ struct measuring {
 	int depth;
 	dev_t dev;
 	int64_t bytes;
+	int64_t left_us; /* of the time for it */
 };
 
 static void measuring_free(struct measuring *m)
@@ -89,8 +91,8 @@ static int begin(struct measuring *m)
 
 static int walk_some(void *arg, struct err *e)
 {
-	int64_t until_us = time_now_us() + CHUNK_US;
 	struct measuring *m = arg;
+	int64_t now_us = time_now_us(), until_us = now_us + MIN((int64_t)CHUNK_US, m->left_us);
 	int r = m->depth ? 0 : begin(m);
 
 	(void)e;
@@ -102,8 +104,10 @@ static int walk_some(void *arg, struct err *e)
 			(void)closedir(m->dirs[--m->depth]);
 		else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
 			r = count(m, dirfd(dir), entry->d_name);
-		if (r >= 0 && m->depth > 0 && time_now_us() >= until_us)
-			return -EAGAIN;
+		if (r >= 0 && m->depth > 0 && time_now_us() >= until_us) {
+			m->left_us -= time_now_us() - now_us;
+			return m->left_us > 0 ? -EAGAIN : -ETIME;
+		}
 	}
 	return r;
 }
@@ -125,6 +129,11 @@ static int64_t team_used(const struct volume_book *book, const char *team_id, in
 	return used;
 }
 
+static int64_t walk_ms(const struct volume_book *book)
+{
+	return book->config.walk_ms ? book->config.walk_ms : WALK_MS;
+}
+
 /* -ENOSPC: that many more bytes would be too many. */
 static int check(const struct volume_book *book, const struct holding *h, int64_t more,
 	enum limit_kind *ret_kind, struct err *e)
@@ -139,6 +148,11 @@ static int check(const struct volume_book *book, const struct holding *h, int64_
 			"the volume '%s' has directories more than %d deep and cannot be measured: "
 			"it counts as full",
 			h->view.name, WALK_DEPTH);
+	if (h->is_endless)
+		return err_set(e, -ENOSPC,
+			"the volume '%s' has more files than could be looked at in %" PRId64
+			" s, or they change too fast: it counts as full",
+			h->view.name, (walk_ms(book) + 999) / 1000);
 	if (used + more > most * MIB)
 		return err_set(e, -ENOSPC,
 			"the volume '%s' is full: its limit of %" PRId64 " MiB was reached",
@@ -213,7 +227,10 @@ static void note(struct volume_book *book, struct holding *h, const struct measu
 	h->took_ms = now_ms - m->began_ms;
 	h->measured_ms = now_ms;
 	h->is_deep = r == -ELOOP;
+	h->is_endless = r == -ETIME;
 	h->used_bytes = m->bytes + h->pending + h->landed;
+	if (h->is_endless) /* what was counted is not all */
+		h->used_bytes = MAX(h->used_bytes, before);
 	h->pause_ms = h->used_bytes == before ? MIN(h->pause_ms * 2, MOST_MS) : USUAL_MS;
 	h->due_ms = now_ms + MAX(h->pause_ms, h->took_ms * SHARE_USUAL);
 	judge(book, h);
@@ -245,6 +262,7 @@ static struct measuring *measuring_new(struct volume_book *book, struct holding 
 
 	m->book = book;
 	m->began_ms = loop_now_ms(book->config.loop);
+	m->left_us = walk_ms(book) * 1000;
 	m->dir_fd = fcntl(book->config.dir_fd, F_DUPFD_CLOEXEC, 0);
 	memcpy(m->id, h->view.id, sizeof m->id);
 	h->landed = 0;

@@ -17,6 +17,7 @@ struct scratch {
 	struct volume_upload *up;
 	struct limit_ceilings ceilings;
 	struct loop_timer look;
+	int64_t walk_ms;
 };
 
 static void ceilings_of(void *arg, const char *team_id, struct limit_ceilings *ret)
@@ -39,7 +40,8 @@ static int open_book(struct scratch *s, struct err *e)
 {
 	struct volume_book_config config = { .loop = s->loop,
 		.store = s->store,
-		.teams = { ceilings_of, s } };
+		.teams = { ceilings_of, s },
+		.walk_ms = s->walk_ms };
 	char path[64];
 
 	s->book = volume_book_free(s->book);
@@ -512,6 +514,48 @@ TEST(a_volume_that_was_filled_from_inside_takes_no_more)
 	ASSERT(team.used_bytes >= 3 << 20);
 	/* Others go on. */
 	ASSERT_EQ(create(&s, "t2", "w"), 0);
+	ASSERT_EQ(save(&s, "/f", "x", false), 0);
+}
+
+static int make_names(struct scratch *s, int n)
+{
+	char name[16];
+	int r = 0;
+
+	for (int i = 0; r >= 0 && i < n; i++) {
+		(void)snprintf(name, sizeof name, "n%d", i);
+		r = fill(s, name, 1);
+	}
+	return r;
+}
+
+/* It could be kept from its end for ever, and no other volume would be measured. */
+TEST(a_volume_that_cannot_be_measured_in_time_counts_as_full)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF, .walk_ms = 1 };
+	char many[UUID_SIZE], few[UUID_SIZE];
+	struct err e = { 0 };
+	int turns = 0, r = 0;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "many"), 0);
+	memcpy(many, s.id, sizeof many);
+	ASSERT_EQ(create(&s, "t2", "few"), 0);
+	memcpy(few, s.id, sizeof few);
+	ASSERT_EQ(fill(&s, "inside", 1 << 20), 0);
+	memcpy(s.id, many, sizeof many);
+	ASSERT_EQ(make_names(&s, 8000), 0);
+	(void)work_on(&s, &turns); /* its clock stood still meanwhile */
+	do {
+		r = save(&s, "/more", "x", true);
+	} while (r != -ENOSPC && work_on(&s, &turns));
+	ASSERT_EQ(r, -ENOSPC);
+	ASSERT(strstr(s.text, "it counts as full"));
+	/* Others are measured, and go on. */
+	memcpy(s.id, few, sizeof few);
+	while (used(&s) < 1 << 20 && work_on(&s, &turns))
+		;
+	ASSERT(used(&s) >= 1 << 20);
 	ASSERT_EQ(save(&s, "/f", "x", false), 0);
 }
 

@@ -17,8 +17,9 @@ struct holding { /* a volume that the book knows */
 	int64_t pending;    /* bytes of uploads that are not in place yet */
 	int64_t landed;     /* of those that came into place since the measuring began */
 	int64_t due_ms, measured_ms, took_ms, pause_ms;
-	bool is_deep; /* too deep to be measured, which counts as full */
-	bool is_told; /* that it is full */
+	bool is_deep;    /* too deep to be measured, which counts as full */
+	bool is_endless; /* it was not measured in its time, which does as well */
+	bool is_told;    /* that it is full */
 };
 
 struct volume_book {

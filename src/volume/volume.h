@@ -38,6 +38,7 @@ struct volume_book_config {
 	uint8_t seed[SHA256_SIZE];
 	struct limit_teams teams;   /* how many volumes a team may have, and how large */
 	struct observe_log *events; /* what is told of full ones; NULL: nobody listens */
+	int64_t walk_ms;            /* that measuring one volume may work; 0: two minutes */
 };
 /* Loads the rows; blocking, at start. What a crash left without a row is removed in a job. */
 int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
