@@ -41,8 +41,9 @@ struct api_call { /* one request; lives in the exchange's arena */
 	const struct api_route *route;
 	struct access_key key;      /* who asks; all zero on open routes */
 	struct sandbox_owner owner; /* the key's team and agent: whose sandboxes it may touch */
-	bool is_operator;           /* the operator's token was shown, and no key */
-	bool is_v1;                 /* asked below /api/v1: errors look as there */
+	struct volume_owner volume_owner; /* the same, of volumes */
+	bool is_operator;                 /* the operator's token was shown, and no key */
+	bool is_v1;                       /* asked below /api/v1: errors look as there */
 	char request_id[API_REQUEST_ID_SIZE];
 	char traceparent[SANDBOX_TRACE_SIZE]; /* as sent, checked; empty: none */
 	struct str params[API_MAX_PARAMS];    /* decoded {segments} of the path, in order */

@@ -184,6 +184,7 @@ static bool authorise(struct api_call *call)
 	CLEANUP(buf_done) struct buf text = BUF_INIT(1024);
 
 	call->owner = (struct sandbox_owner){ call->key.team_id, call->key.agent_id };
+	call->volume_owner = (struct volume_owner){ call->key.team_id, call->key.agent_id };
 	if (api_may(call, call->route->scope))
 		return true;
 	(void)buf_adds(&text, "this key lacks the scope ");

@@ -135,3 +135,31 @@ TEST(rows_from_before_are_counted_and_ended_ones_lose_what_they_do_not_need)
 	ASSERT_EQ(store_used(s.store, "u", STORE_USE_HISTORY), 0);
 }
 
+TEST(volumes_from_before_are_of_the_agent_whose_key_made_them)
+{
+	char rows[] =
+		"INSERT INTO teams (id, name, created_us) VALUES ('t', 'team', 1), ('u', 'other', "
+		"1);"
+		"INSERT INTO api_keys (id, team_id, name, hash, mask_start, mask_end, created_us, "
+		"agent_id) VALUES ('k1', 't', 'n', 'h1', 'a', 'b', 1, 'builder'), "
+		"('k2', 't', 'n', 'h2', 'a', 'b', 1, NULL), "
+		"('k3', 'u', 'n', 'h3', 'a', 'b', 1, 'builder');"
+		"INSERT INTO volumes (id, team_id, name, created_us) VALUES ('v1', 't', 'a', 1), "
+		"('v2', 't', 'b', 1), ('v3', 't', 'c', 1), ('v4', 't', 'd', 1);"
+		"INSERT INTO events (seq, at_us, actor, kind, subject, data) VALUES "
+		"(1, 1, 'k1', 'volume.created', 'v1', '{}'), "
+		"(2, 1, 'k2', 'volume.created', 'v2', '{}'), "
+		"(3, 1, 'k1', 'volume.token_rotated', 'v2', '{}'), "
+		"(4, 1, 'k3', 'volume.created', 'v3', '{}');";
+	struct question whose = { "SELECT id || '=' || COALESCE(agent_id, '') FROM volumes "
+				  "ORDER BY id",
+		"" };
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct err e = { 0 };
+
+	ASSERT_EQ(open_at(&s, 11, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, run_script, rows, &e), 0);
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, ask, &whose, &e), 0);
+	ASSERT_STR(whose.text, "v1=builder v2= v3= v4=");
+}

@@ -151,10 +151,15 @@ static void upload_begun(void *arg, int r, struct volume_upload *up, const struc
 	took(s, r, e);
 }
 
+static int create_as(struct scratch *s, const struct volume_owner *who, const char *name)
+{
+	volume_create(s->book, who, str_of(name), "test", made, s);
+	return wait_for(s);
+}
+
 static int create(struct scratch *s, const char *team, const char *name)
 {
-	volume_create(s->book, team, str_of(name), "test", made, s);
-	return wait_for(s);
+	return create_as(s, &(struct volume_owner){ .team_id = team }, name);
 }
 
 static struct volume_at at(const struct scratch *s, const char *path)
@@ -272,6 +277,8 @@ static size_t wait_swept(struct scratch *s)
 
 /* ---- tests ---- */
 
+static const struct volume_owner t1 = { .team_id = "t1" }, t2 = { .team_id = "t2" };
+
 TEST(volumes_are_a_teams_own_and_outlive_the_book)
 {
 	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
@@ -281,26 +288,59 @@ TEST(volumes_are_a_teams_own_and_outlive_the_book)
 	ASSERT_EQ(scratch_open(&s, &e), 0);
 	ASSERT_EQ(create(&s, "t1", "bad name"), -EINVAL);
 	ASSERT_EQ(create(&s, "t1", "data"), 0);
-	ASSERT(!volume_find(s.book, "t2", str_of(s.id)));
-	ASSERT(!volume_find_name(s.book, "t2", STR("data")));
-	ASSERT_STR(volume_find_name(s.book, "t1", STR("data"))->id, s.id);
-	volume_token(s.book, s.id, token);
+	ASSERT(!volume_find(s.book, &t2, str_of(s.id)));
+	ASSERT(!volume_find_name(s.book, &t2, STR("data")));
+	ASSERT_STR(volume_find_name(s.book, &t1, STR("data"))->id, s.id);
+	volume_token(s.book, volume_find(s.book, NULL, str_of(s.id)), token);
 	ASSERT_EQ(make_dir(&s, "/d", false), 0);
 
 	ASSERT_EQ(open_book(&s, &e), 0);
-	ASSERT_STR(volume_find(s.book, "t1", str_of(s.id))->name, "data");
-	volume_token(s.book, s.id, again);
+	ASSERT_STR(volume_find(s.book, &t1, str_of(s.id))->name, "data");
+	volume_token(s.book, volume_find(s.book, NULL, str_of(s.id)), again);
 	ASSERT_STR(token, again);
 	ASSERT_EQ(stat_of(&s, "d"), 0);
-	volume_remove(s.book, "t2", str_of(s.id), "test", done, &s);
+	volume_remove(s.book, &t2, str_of(s.id), "test", done, &s);
 	ASSERT_EQ(wait_for(&s), -ENOENT);
-	volume_remove(s.book, "t1", str_of(s.id), "test", done, &s);
+	volume_remove(s.book, &t1, str_of(s.id), "test", done, &s);
 	ASSERT_EQ(wait_for(&s), 0);
-	ASSERT(!volume_find(s.book, "t1", str_of(s.id)));
+	ASSERT(!volume_find(s.book, &t1, str_of(s.id)));
 	ASSERT_EQ(create(&s, "t1", "data"), 0);
 	ASSERT_EQ(create(&s, "t2", "data"), 0);
 	ASSERT_EQ(create(&s, "t2", "data"), -EINVAL);
 	ASSERT(strstr(s.text, "exists already"));
+}
+
+static void count_volume(void *arg, const struct volume *v)
+{
+	(void)v;
+	++*(size_t *)arg;
+}
+
+TEST(what_an_agent_made_is_all_that_it_sees)
+{
+	static const struct volume_owner one = { "t1", "one" }, two = { "t1", "two" };
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct err e = { 0 };
+	size_t n = 0;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "teams"), 0);
+	ASSERT(!volume_find(s.book, &one, str_of(s.id)));
+	ASSERT(!volume_find_name(s.book, &one, STR("teams")));
+	volume_remove(s.book, &one, str_of(s.id), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), -ENOENT);
+
+	ASSERT_EQ(create_as(&s, &one, "ones"), 0);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT(!volume_find_name(s.book, &two, STR("ones")));
+	ASSERT_STR(volume_find_name(s.book, &one, STR("ones"))->agent_id, "one");
+	volume_each(s.book, &one, count_volume, &n);
+	ASSERT_EQ(n, 1);
+	volume_each(s.book, &t1, count_volume, &n);
+	ASSERT_EQ(n, 1 + 2);
+	volume_remove(s.book, &one, str_of(volume_find_name(s.book, &t1, STR("ones"))->id), "test",
+		done, &s);
+	ASSERT_EQ(wait_for(&s), 0);
 }
 
 TEST(files_are_written_whole_read_and_replaced_only_when_asked)
@@ -431,7 +471,7 @@ TEST(a_tree_of_any_depth_is_removed_and_leaves_nothing)
 	ASSERT_EQ(wait_swept(&s), 2);
 	/* A volume goes the same way. */
 	ASSERT_EQ(make_well(&s, "well", 2000), 0);
-	volume_remove(s.book, "t1", str_of(s.id), "test", done, &s);
+	volume_remove(s.book, &t1, str_of(s.id), "test", done, &s);
 	ASSERT_EQ(wait_for(&s), 0);
 	ASSERT_EQ(wait_swept(&s), 2);
 }

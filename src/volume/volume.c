@@ -23,6 +23,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 0, v.id, sizeof v.id);
 	store_copy_text(row, 1, v.team_id, sizeof v.team_id);
 	store_copy_text(row, 2, v.name, sizeof v.name);
+	store_copy_text(row, 4, v.agent_id, sizeof v.agent_id);
 	hold(arg, &v);
 	return 0;
 }
@@ -30,8 +31,9 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 static int load(struct store_tx *tx, void *arg, struct err *e)
 {
 	return store_query(tx,
-		"SELECT id, team_id, name, created_us FROM volumes ORDER BY created_us, id", NULL,
-		0, load_row, arg, e);
+		"SELECT id, team_id, name, created_us, agent_id FROM volumes "
+		"ORDER BY created_us, id",
+		NULL, 0, load_row, arg, e);
 }
 
 /* A directory without a row was being made or removed when the server ended. */
@@ -95,33 +97,42 @@ struct volume_book *volume_book_free(struct volume_book *book)
 
 /* ---- reading ---- */
 
-const struct volume *volume_find(const struct volume_book *book, const char *team_id, struct str id)
+static bool is_of(const struct volume *v, const struct volume_owner *who)
+{
+	bool is_bound = who->agent_id && who->agent_id[0];
+
+	return strcmp(v->team_id, who->team_id) == 0 &&
+	       (!is_bound || strcmp(v->agent_id, who->agent_id) == 0);
+}
+
+const struct volume *volume_find(const struct volume_book *book, const struct volume_owner *who,
+	struct str id)
 {
 	const struct holding *h = map_get(&book->by_id, id);
 
-	return h && (!team_id || strcmp(h->view.team_id, team_id) == 0) ? &h->view : NULL;
+	return h && (!who || is_of(&h->view, who)) ? &h->view : NULL;
 }
 
-const struct volume *volume_find_name(const struct volume_book *book, const char *team_id,
-	struct str name)
+const struct volume *volume_find_name(const struct volume_book *book,
+	const struct volume_owner *who, struct str name)
 {
 	LIST_EACH(&book->holdings, node)
 	{
 		const struct holding *h = container_of(node, struct holding, node);
 
-		if (strcmp(h->view.team_id, team_id) == 0 && str_is(name, h->view.name))
+		if (is_of(&h->view, who) && str_is(name, h->view.name))
 			return &h->view;
 	}
 	return NULL;
 }
 
-void volume_each(const struct volume_book *book, const char *team_id,
+void volume_each(const struct volume_book *book, const struct volume_owner *who,
 	void (*fn)(void *arg, const struct volume *volume), void *arg)
 {
 	for (struct list *node = book->holdings.prev; node != &book->holdings; node = node->prev) {
 		const struct holding *h = container_of(node, struct holding, node);
 
-		if (strcmp(h->view.team_id, team_id) == 0)
+		if (is_of(&h->view, who))
 			fn(arg, &h->view);
 	}
 }
@@ -223,15 +234,17 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 	if (r < 0)
 		return r;
 	r = store_exec(tx,
-		"INSERT INTO volumes (id, team_id, name, created_us) VALUES ($1, $2, $3, $4)",
+		"INSERT INTO volumes (id, team_id, name, created_us, agent_id) VALUES ($1, $2, $3, "
+		"$4, $5)",
 		STORE_PARAMS(P_TEXT(v->id), P_TEXT(v->team_id), P_TEXT(v->name),
-			P_INT(v->created_us)),
+			P_INT(v->created_us),
+			P_STR(v->agent_id[0] ? str_of(v->agent_id) : STR_NONE)),
 		e);
 	if (r == -EEXIST)
 		return err_set(e, -EINVAL, "a volume named '%s' exists already", v->name);
 	if (r >= 0)
 		r = store_add_caused_event(tx, &event,
-			&(struct store_cause){ .team_id = v->team_id }, e);
+			&(struct store_cause){ .team_id = v->team_id, .agent_id = v->agent_id }, e);
 	/* For every user of the sandboxes that will see it. */
 	if (r >= 0 &&
 		(mkdirat(c->dir_fd, v->id, 0777) < 0 || fchmodat(c->dir_fd, v->id, 0777, 0) < 0))
@@ -248,7 +261,7 @@ static void inserted(void *arg, int r, const struct err *e)
 	change_end(c, r, e);
 }
 
-void volume_create(struct volume_book *book, const char *team_id, struct str name,
+void volume_create(struct volume_book *book, const struct volume_owner *who, struct str name,
 	const char *actor, volume_fn fn, void *arg)
 {
 	struct change *c = change_new(book, actor);
@@ -260,11 +273,13 @@ void volume_create(struct volume_book *book, const char *team_id, struct str nam
 		return;
 	}
 	uuid_make(c->volume.id);
-	(void)snprintf(c->volume.team_id, sizeof c->volume.team_id, "%s", team_id);
+	(void)snprintf(c->volume.team_id, sizeof c->volume.team_id, "%s", who->team_id);
+	(void)snprintf(c->volume.agent_id, sizeof c->volume.agent_id, "%s",
+		who->agent_id ? who->agent_id : "");
 	(void)snprintf(c->volume.name, sizeof c->volume.name, "%.*s", STR_ARG(name));
 	c->volume.created_us = time_wall_us();
-	c->max_count = limit_team_ceiling(&book->config.teams, team_id, LIMIT_VOLUMES);
-	store_run(book->config.store, insert, inserted, c);
+	c->max_count = limit_team_ceiling(&book->config.teams, who->team_id, LIMIT_VOLUMES);
+	store_run_for(book->config.store, c->volume.team_id, insert, inserted, c);
 }
 
 static int delete_row(struct store_tx *tx, void *arg, struct err *e)
@@ -280,7 +295,9 @@ static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 		return err_set(e, -ENOENT, "volume '%s' not found", c->volume.id);
 	return r < 0 ? r
 		     : store_add_caused_event(tx, &event,
-			       &(struct store_cause){ .team_id = c->volume.team_id }, e);
+			       &(struct store_cause){ .team_id = c->volume.team_id,
+				       .agent_id = c->volume.agent_id },
+			       e);
 }
 
 static void deleted(void *arg, int r, const struct err *e)
@@ -298,10 +315,10 @@ static void deleted(void *arg, int r, const struct err *e)
 	change_end(c, r, e);
 }
 
-void volume_remove(struct volume_book *book, const char *team_id, struct str id, const char *actor,
-	done_fn done, void *arg)
+void volume_remove(struct volume_book *book, const struct volume_owner *who, struct str id,
+	const char *actor, done_fn done, void *arg)
 {
-	const struct volume *v = volume_find(book, team_id, id);
+	const struct volume *v = volume_find(book, who, id);
 	struct change *c = change_new(book, actor);
 
 	c->done = done;

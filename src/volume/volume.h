@@ -17,6 +17,7 @@
 
 enum {
 	VOLUME_NAME_SIZE = 129,
+	VOLUME_AGENT_SIZE = 129,
 	VOLUME_TOKEN_SIZE = 2 * SHA256_SIZE + 1,
 	VOLUME_MAX_LISTED = 100000, /* entries in one listing */
 	VOLUME_MAX_TEXT = 16 << 20, /* what is made of them */
@@ -26,6 +27,7 @@ enum {
 struct volume { /* a view: read it, keep nothing of it beyond the callback */
 	char id[UUID_SIZE], team_id[UUID_SIZE];
 	char name[VOLUME_NAME_SIZE];
+	char agent_id[VOLUME_AGENT_SIZE]; /* whose alone it is; empty: the team's */
 	int64_t created_us;
 };
 
@@ -46,21 +48,27 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 struct volume_book *volume_book_free(struct volume_book *book);
 DEFINE_CLEANUP(struct volume_book, volume_book_free)
 
+/* Who asks. What an agent made is its own and the team's; the team's others do not exist for it. */
+struct volume_owner {
+	const char *team_id;
+	const char *agent_id; /* NULL or empty: all of the team's */
+};
+
 typedef void (*volume_fn)(void *arg, int r, const struct volume *volume, const struct err *e);
 /* -EINVAL: the name is not of letters, digits, '_' and '-', or taken. -EDQUOT: too many. */
-void volume_create(struct volume_book *book, const char *team_id, struct str name,
+void volume_create(struct volume_book *book, const struct volume_owner *who, struct str name,
 	const char *actor, volume_fn fn, void *arg);
-/* team_id NULL: of any team (the content API asks so, and checks the token). NULL: not there. */
-const struct volume *volume_find(const struct volume_book *book, const char *team_id,
+/* who NULL: of any team (the content API asks so, and checks the token). NULL: not there. */
+const struct volume *volume_find(const struct volume_book *book, const struct volume_owner *who,
 	struct str id);
-const struct volume *volume_find_name(const struct volume_book *book, const char *team_id,
-	struct str name);
+const struct volume *volume_find_name(const struct volume_book *book,
+	const struct volume_owner *who, struct str name);
 /* Newest first. */
-void volume_each(const struct volume_book *book, const char *team_id,
+void volume_each(const struct volume_book *book, const struct volume_owner *who,
 	void (*fn)(void *arg, const struct volume *volume), void *arg);
 /* Done when nobody can reach it any more; its files go in the background. -ENOENT. */
-void volume_remove(struct volume_book *book, const char *team_id, struct str id, const char *actor,
-	done_fn done, void *arg);
+void volume_remove(struct volume_book *book, const struct volume_owner *who, struct str id,
+	const char *actor, done_fn done, void *arg);
 /* What opens the content of this one volume; the same as long as the data directory lives. */
 void volume_token(const struct volume_book *book, const char *id, char token[VOLUME_TOKEN_SIZE]);
 

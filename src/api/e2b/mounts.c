@@ -24,7 +24,7 @@ static bool read_one(const struct api_call *call, const struct mount_in *in,
 	struct sandbox_mount *ret, struct buf *wrong)
 {
 	const struct volume *v =
-		volume_find_name(call->api->config.volumes, call->key.team_id, in->name);
+		volume_find_name(call->api->config.volumes, &call->volume_owner, in->name);
 	const char *problem = runtime_mount_problem(in->path);
 
 	if (!v)
@@ -67,7 +67,7 @@ static int check_room(struct api_call *call, const struct sandbox_options *optio
 	struct volume_book *volumes = call->api->config.volumes;
 
 	for (size_t i = 0; i < options->n_mounts; i++) {
-		const struct volume *v = volume_find(volumes, call->key.team_id,
+		const struct volume *v = volume_find(volumes, &call->volume_owner,
 			str_of(options->mounts[i].volume_id));
 		struct err e = { 0 };
 

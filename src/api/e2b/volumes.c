@@ -42,7 +42,7 @@ void e2b_volumes_list(struct api_call *call)
 
 	jsonw_init(&w, &body);
 	jsonw_array(&w, NULL);
-	volume_each(call->api->config.volumes, call->key.team_id, list_one, &w);
+	volume_each(call->api->config.volumes, &call->volume_owner, list_one, &w);
 	jsonw_end_array(&w);
 	api_reply_json(call, 200, &body);
 }
@@ -69,7 +69,7 @@ void e2b_volumes_create(struct api_call *call)
 	struct volume_in in;
 
 	if (api_decode(call, &volume_shape, &in, false) == 0)
-		volume_create(call->api->config.volumes, call->key.team_id, in.name, call->key.id,
+		volume_create(call->api->config.volumes, &call->volume_owner, in.name, call->key.id,
 			created, call);
 }
 
@@ -88,7 +88,7 @@ void e2b_volumes_get(struct api_call *call)
 
 	if (check_id(call) < 0)
 		return;
-	v = volume_find(call->api->config.volumes, call->key.team_id, call->params[0]);
+	v = volume_find(call->api->config.volumes, &call->volume_owner, call->params[0]);
 	if (v)
 		reply_volume(call, 200, v);
 	else
@@ -98,6 +98,6 @@ void e2b_volumes_get(struct api_call *call)
 void e2b_volumes_remove(struct api_call *call)
 {
 	if (check_id(call) == 0)
-		volume_remove(call->api->config.volumes, call->key.team_id, call->params[0],
+		volume_remove(call->api->config.volumes, &call->volume_owner, call->params[0],
 			call->key.id, api_done_empty, call);
 }
