@@ -329,6 +329,8 @@ TEST(what_an_agent_made_is_all_that_it_sees)
 	ASSERT(!volume_find_name(s.book, &one, STR("teams")));
 	volume_remove(s.book, &one, str_of(s.id), "test", done, &s);
 	ASSERT_EQ(wait_for(&s), -ENOENT);
+	volume_rotate_token(s.book, &one, str_of(s.id), "test", made, &s);
+	ASSERT_EQ(wait_for(&s), -ENOENT);
 
 	ASSERT_EQ(create_as(&s, &one, "ones"), 0);
 	ASSERT_EQ(open_book(&s, &e), 0);
@@ -341,6 +343,47 @@ TEST(what_an_agent_made_is_all_that_it_sees)
 	volume_remove(s.book, &one, str_of(volume_find_name(s.book, &t1, STR("ones"))->id), "test",
 		done, &s);
 	ASSERT_EQ(wait_for(&s), 0);
+}
+
+static void count_notice(void *arg)
+{
+	(*(int *)arg)++;
+}
+
+TEST(a_replaced_token_opens_nothing_also_after_a_restart)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	char first[VOLUME_TOKEN_SIZE], second[VOLUME_TOKEN_SIZE], id[UUID_SIZE];
+	const struct volume *v;
+	struct notice held = { 0 };
+	struct err e = { 0 };
+	int told = 0;
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "data"), 0);
+	v = volume_find(s.book, NULL, str_of(s.id));
+	volume_token(s.book, v, first);
+	volume_hold(s.book, v, &held, count_notice, &told);
+	ASSERT(volume_opens(s.book, v, str_of(first)) && volume_is_token(s.book, str_of(first)));
+	ASSERT(!volume_opens(s.book, NULL, str_of(first)));
+	memcpy(id, s.id, sizeof id);
+	volume_rotate_token(s.book, &t2, str_of(id), "test", made, &s);
+	ASSERT_EQ(wait_for(&s), -ENOENT);
+	ASSERT_EQ(told, 0);
+	volume_rotate_token(s.book, &t1, str_of(id), "test", made, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_EQ(told, 1);
+
+	ASSERT_EQ(open_book(&s, &e), 0);
+	v = volume_find(s.book, NULL, str_of(s.id));
+	volume_token(s.book, v, second);
+	ASSERT(volume_opens(s.book, v, str_of(second)));
+	ASSERT(!volume_opens(s.book, v, str_of(first)));
+	ASSERT(!volume_is_token(s.book, str_of(first)));
+	volume_hold(s.book, v, &held, count_notice, &told);
+	volume_remove(s.book, &t1, str_of(s.id), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT_EQ(told, 2);
 }
 
 TEST(files_are_written_whole_read_and_replaced_only_when_asked)

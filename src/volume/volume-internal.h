@@ -10,7 +10,9 @@
 
 struct holding { /* a volume that the book knows */
 	struct volume view;
-	struct list node; /* oldest first */
+	char token[VOLUME_TOKEN_SIZE];
+	struct list holders; /* notices of what was opened with that token */
+	struct list node;    /* oldest first */
 
 	/* measure.c */
 	int64_t used_bytes; /* as measured, and what was uploaded since; -1: not measured yet */
@@ -33,6 +35,24 @@ struct volume_book {
 	struct measuring *measuring; /* at work; NULL: none */
 	struct loop_timer measurer;
 };
+
+/* ---- volume.c ---- */
+struct volume_change { /* one transaction on its way */
+	struct volume_book *book;
+	struct volume volume;
+	char actor[UUID_SIZE];
+	int dir_fd; /* the job's own */
+	int64_t max_count;
+	struct err e;
+	struct loop_task task;
+	volume_fn fn; /* this or the next is called at its end */
+	done_fn done;
+	void *arg;
+};
+struct volume_change *volume_change_new(struct volume_book *book, const char *actor);
+/* What who asks may change; one that is not there ends the change, later. */
+int volume_change_find(struct volume_change *c, const struct volume_owner *who, struct str id);
+void volume_change_end(void *change, int r, const struct err *e);
 
 /* ---- place.c: a path in a volume ---- */
 /* An absolute path without `.`, `..`, doubled or final slashes. -EINVAL: NUL, bad UTF-8, too long.

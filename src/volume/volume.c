@@ -8,6 +8,8 @@ static void hold(struct volume_book *book, const struct volume *volume)
 	struct holding *h = XNEW(struct holding);
 
 	h->view = *volume;
+	volume_token(book, volume, h->token);
+	list_init(&h->holders);
 	list_append(&book->holdings, &h->node);
 	(void)map_put(&book->by_id, str_of(h->view.id), h);
 	measure_soon(book, h);
@@ -17,13 +19,13 @@ static void hold(struct volume_book *book, const struct volume *volume)
 
 static int load_row(void *arg, const struct store_row *row, struct err *e)
 {
-	struct volume v = { .created_us = store_int(row, 3) };
+	struct volume v = { .created_us = store_int(row, 3), .token_epoch = store_int(row, 4) };
 
 	(void)e;
 	store_copy_text(row, 0, v.id, sizeof v.id);
 	store_copy_text(row, 1, v.team_id, sizeof v.team_id);
 	store_copy_text(row, 2, v.name, sizeof v.name);
-	store_copy_text(row, 4, v.agent_id, sizeof v.agent_id);
+	store_copy_text(row, 5, v.agent_id, sizeof v.agent_id);
 	hold(arg, &v);
 	return 0;
 }
@@ -31,7 +33,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 static int load(struct store_tx *tx, void *arg, struct err *e)
 {
 	return store_query(tx,
-		"SELECT id, team_id, name, created_us, agent_id FROM volumes "
+		"SELECT id, team_id, name, created_us, token_epoch, agent_id FROM volumes "
 		"ORDER BY created_us, id",
 		NULL, 0, load_row, arg, e);
 }
@@ -85,7 +87,12 @@ struct volume_book *volume_book_free(struct volume_book *book)
 		return NULL;
 	measure_let_go(book);
 	LIST_EACH(&book->holdings, node)
-	free(container_of(node, struct holding, node));
+	{
+		struct holding *h = container_of(node, struct holding, node);
+
+		notice_forget(&h->holders);
+		free(h);
+	}
 	sweeps_let_go(book);
 	map_done(&book->by_id);
 	close_fdp(&book->incoming_fd);
@@ -137,34 +144,11 @@ void volume_each(const struct volume_book *book, const struct volume_owner *who,
 	}
 }
 
-void volume_token(const struct volume_book *book, const char *id, char token[VOLUME_TOKEN_SIZE])
-{
-	uint8_t mac[SHA256_SIZE];
-	char text[64];
-	int n = snprintf(text, sizeof text, "volume-%s", id);
-
-	hmac_sha256(book->config.seed, str_make(text, (size_t)n), mac);
-	hex_encode(mac, sizeof mac, token);
-}
-
 /* ---- changing ---- */
 
-struct change {
-	struct volume_book *book;
-	struct volume volume;
-	char actor[UUID_SIZE];
-	int dir_fd; /* the job's own */
-	int64_t max_count;
-	struct err e;
-	struct loop_task task;
-	volume_fn fn;
-	done_fn done;
-	void *arg;
-};
-
-static void change_end(void *arg, int r, const struct err *e)
+void volume_change_end(void *arg, int r, const struct err *e)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 
 	r = MIN(r, 0);
 	if (c->fn)
@@ -177,19 +161,32 @@ static void change_end(void *arg, int r, const struct err *e)
 
 static void fail_now(void *arg)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 
-	change_end(c, c->e.code, &c->e);
+	volume_change_end(c, c->e.code, &c->e);
 }
 
-static struct change *change_new(struct volume_book *book, const char *actor)
+struct volume_change *volume_change_new(struct volume_book *book, const char *actor)
 {
-	struct change *c = XNEW(struct change);
+	struct volume_change *c = XNEW(struct volume_change);
 
 	c->book = book;
 	c->dir_fd = fcntl(book->config.dir_fd, F_DUPFD_CLOEXEC, 0);
 	(void)snprintf(c->actor, sizeof c->actor, "%s", actor);
 	return c;
+}
+
+int volume_change_find(struct volume_change *c, const struct volume_owner *who, struct str id)
+{
+	const struct volume *v = volume_find(c->book, who, id);
+
+	if (v) {
+		c->volume = *v;
+		return 0;
+	}
+	(void)err_set(&c->e, -ENOENT, "volume '%.*s' not found", STR_ARG(id));
+	loop_defer(c->book->config.loop, &c->task, fail_now, c);
+	return -ENOENT;
 }
 
 static int check_name(struct str name, struct err *e)
@@ -217,7 +214,7 @@ static int count_row(void *arg, const struct store_row *row, struct err *e)
 
 static int insert(struct store_tx *tx, void *arg, struct err *e)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 	const struct volume *v = &c->volume;
 	struct store_event event = { .actor = c->actor,
 		.kind = "volume.created",
@@ -254,17 +251,17 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 
 static void inserted(void *arg, int r, const struct err *e)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 
 	if (r >= 0)
 		hold(c->book, &c->volume);
-	change_end(c, r, e);
+	volume_change_end(c, r, e);
 }
 
 void volume_create(struct volume_book *book, const struct volume_owner *who, struct str name,
 	const char *actor, volume_fn fn, void *arg)
 {
-	struct change *c = change_new(book, actor);
+	struct volume_change *c = volume_change_new(book, actor);
 
 	c->fn = fn;
 	c->arg = arg;
@@ -284,7 +281,7 @@ void volume_create(struct volume_book *book, const struct volume_owner *who, str
 
 static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 	struct store_event event = { .actor = c->actor,
 		.kind = "volume.removed",
 		.subject = c->volume.id };
@@ -302,32 +299,27 @@ static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 
 static void deleted(void *arg, int r, const struct err *e)
 {
-	struct change *c = arg;
+	struct volume_change *c = arg;
 	struct volume_book *book = c->book;
 	struct holding *h = r >= 0 ? map_remove(&book->by_id, str_of(c->volume.id)) : NULL;
 
 	if (h) {
 		list_remove(&h->node);
+		notice_tell(&h->holders);
 		free(h);
 		(void)renameat(book->config.dir_fd, c->volume.id, book->incoming_fd, c->volume.id);
 		sweep_begin(sweep_new(book, c->volume.id));
 	}
-	change_end(c, r, e);
+	volume_change_end(c, r, e);
 }
 
 void volume_remove(struct volume_book *book, const struct volume_owner *who, struct str id,
 	const char *actor, done_fn done, void *arg)
 {
-	const struct volume *v = volume_find(book, who, id);
-	struct change *c = change_new(book, actor);
+	struct volume_change *c = volume_change_new(book, actor);
 
 	c->done = done;
 	c->arg = arg;
-	if (!v) {
-		(void)err_set(&c->e, -ENOENT, "volume '%.*s' not found", STR_ARG(id));
-		loop_defer(book->config.loop, &c->task, fail_now, c);
-		return;
-	}
-	c->volume = *v;
-	store_run(book->config.store, delete_row, deleted, c);
+	if (volume_change_find(c, who, id) >= 0)
+		store_run_for(book->config.store, c->volume.team_id, delete_row, deleted, c);
 }

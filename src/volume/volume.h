@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/notice.h"
 #include "limit/limit.h"
 #include "loop/loop.h"
 #include "store/store.h"
@@ -29,6 +30,7 @@ struct volume { /* a view: read it, keep nothing of it beyond the callback */
 	char name[VOLUME_NAME_SIZE];
 	char agent_id[VOLUME_AGENT_SIZE]; /* whose alone it is; empty: the team's */
 	int64_t created_us;
+	int64_t token_epoch; /* how often its token was replaced */
 };
 
 struct observe_log;
@@ -69,8 +71,19 @@ void volume_each(const struct volume_book *book, const struct volume_owner *who,
 /* Done when nobody can reach it any more; its files go in the background. -ENOENT. */
 void volume_remove(struct volume_book *book, const struct volume_owner *who, struct str id,
 	const char *actor, done_fn done, void *arg);
-/* What opens the content of this one volume; the same as long as the data directory lives. */
-void volume_token(const struct volume_book *book, const char *id, char token[VOLUME_TOKEN_SIZE]);
+/* What opens the content of this one volume, until it is replaced. */
+void volume_token(const struct volume_book *book, const struct volume *volume,
+	char token[VOLUME_TOKEN_SIZE]);
+/* Does it? NULL: nothing does, and it takes as long to say so. */
+bool volume_opens(const struct volume_book *book, const struct volume *volume, struct str token);
+/* Replaces the token: the old one opens nothing any more. -ENOENT. */
+void volume_rotate_token(struct volume_book *book, const struct volume_owner *who, struct str id,
+	const char *actor, volume_fn fn, void *arg);
+/* Tells who goes on with what the token opened when it is replaced, or the volume removed. */
+void volume_hold(const struct volume_book *book, const struct volume *volume, struct notice *n,
+	loop_fn fn, void *arg);
+/* Is this the token of any volume? */
+bool volume_is_token(const struct volume_book *book, struct str text);
 
 /* ---- size ---- */
 /* Sandboxes write directly, so what is used is measured now and then: soon after it is asked for.
