@@ -316,6 +316,11 @@ const struct access_key *access_check(struct access_book *book, struct str key)
 	return &entry->key;
 }
 
+bool access_is_key(const struct access_book *book, struct str text)
+{
+	return find_text(book, text);
+}
+
 bool access_is_expired(const struct access_book *book, struct str key)
 {
 	const struct entry *entry = find_text(book, key);

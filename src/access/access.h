@@ -108,6 +108,8 @@ const struct access_key *access_check(struct access_book *book, struct str key);
  * revoked or its time is up. Needs access_keep_use's loop for the latter. */
 void access_hold(struct access_book *book, const struct access_key *key, struct notice *n,
 	loop_fn fn, void *arg);
+/* Is this text a key of this server's, live or not long expired? It does not count as used. */
+bool access_is_key(const struct access_book *book, struct str text);
 /* Was it a live key until its time was up? */
 bool access_is_expired(const struct access_book *book, struct str key);
 
