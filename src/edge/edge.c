@@ -2,30 +2,13 @@
 #include "json/json.h"
 #include "tls/tls.h"
 
-struct edge {
-	struct sandbox_book *sandboxes;
-	struct tries tries;     /* to find out who signed a URL */
-	struct tls_server *tls; /* to services that speak it */
-};
-
-struct edge_call { /* lives in the exchange's arena */
-	struct edge *edge;
-	struct http_exchange *x;
-	char id[SANDBOX_ID_SIZE];
-	int port;
-	struct str host; /* for the service inside; empty: as sent */
-	bool is_tunnel;  /* bytes of any protocol, not HTTP */
-	bool is_https;   /* the service speaks TLS */
-	struct stream *secured;
-};
-
-struct edge *edge_new(struct loop *loop, struct sandbox_book *sandboxes)
+struct edge *edge_new(const struct edge_config *config)
 {
 	struct edge *edge = XNEW(struct edge);
 
-	edge->sandboxes = sandboxes;
+	edge->config = *config;
 	tries_init(&edge->tries, time_now_ms());
-	edge->tls = tls_server_new(loop, NULL, NULL, NULL);
+	edge->tls = tls_server_new(config->loop, NULL, NULL, NULL);
 	return edge;
 }
 
@@ -49,7 +32,7 @@ static void left(void *arg)
 {
 	struct edge_call *call = arg;
 
-	sandbox_leave(call->edge->sandboxes, call->id);
+	sandbox_leave(call->edge->config.sandboxes, call->id);
 }
 
 static void refused(void *arg, struct http_exchange *x, int r)
@@ -61,7 +44,7 @@ static void refused(void *arg, struct http_exchange *x, int r)
 	left(call);
 	/* The guest itself always listens: when it refuses, the sandbox is on its way out. */
 	if (call->port == RUNTIME_GUEST_PORT ||
-		!sandbox_find(call->edge->sandboxes, NULL, str_of(call->id)))
+		!sandbox_find(call->edge->config.sandboxes, NULL, str_of(call->id)))
 		failure.kind = EDGE_GONE;
 	edge_fail(x, &failure);
 }
@@ -71,6 +54,9 @@ static void connected(void *arg, int fd, const struct err *e)
 	struct edge_call *call = arg;
 	struct http_relay_options options = { .host = call->host,
 		.tunnel = call->is_tunnel,
+		.request_field = fields_request,
+		.reply_field = fields_reply,
+		.reply_lines = fields_lines,
 		.closed = left,
 		.arg = call };
 
@@ -164,7 +150,7 @@ static bool may_tunnel(struct edge *edge, struct http_exchange *x, const struct 
 	struct edge_failure failure = { .kind = EDGE_NO_TUNNEL, .id = str_of(sb->id) };
 	char token[SANDBOX_TOKEN_SIZE];
 
-	sandbox_token(edge->sandboxes, sb->id, token);
+	sandbox_token(edge->config.sandboxes, sb->id, token);
 	if (port == RUNTIME_GUEST_PORT)
 		failure.message = "The sandbox's own API speaks HTTP: no tunnel leads to it";
 	else if (!sb->secure || has_token(x, "X-Access-Token", token))
@@ -185,7 +171,7 @@ static bool may_enter(struct edge *edge, struct http_exchange *x, const struct s
 		return may_tunnel(edge, x, sb, port);
 	if (port == RUNTIME_GUEST_PORT || !sb->options.is_private)
 		return true;
-	sandbox_traffic_token(edge->sandboxes, sb->id, token);
+	sandbox_traffic_token(edge->config.sandboxes, sb->id, token);
 	if (has_token(x, header, token))
 		return true;
 	fail(x, http_header(x, header).n ? EDGE_TOKEN_WRONG : EDGE_TOKEN_MISSING, str_of(sb->id));
@@ -200,7 +186,7 @@ static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sa
 
 	if (port != RUNTIME_GUEST_PORT || !sb->secure)
 		return true;
-	sandbox_token(edge->sandboxes, sb->id, token);
+	sandbox_token(edge->config.sandboxes, sb->id, token);
 	if (http_header(x, "X-Access-Token").p)
 		return has_token(x, "X-Access-Token", token);
 	return signed_by(edge->sandboxes, x, sb);
@@ -211,14 +197,14 @@ static void forward(struct edge_call *call, const struct sandbox *sb)
 	struct edge_failure failure = { .kind = EDGE_TOO_BUSY, .id = str_of(call->id) };
 	struct err e = { 0 };
 
-	if (sandbox_enter(call->edge->sandboxes, sb, call->port, &e) < 0) {
+	if (sandbox_enter(call->edge->config.sandboxes, sb, call->port, &e) < 0) {
 		failure.message = e.msg;
 		edge_fail(call->x, &failure);
 		return;
 	}
 	call->host = masked_host(call->x, sb, call->port);
 	call->is_https = has_port(sb->options.https_ports, call->port);
-	sandbox_dial(call->edge->sandboxes, sb, call->port, dialled, call);
+	sandbox_dial(call->edge->config.sandboxes, sb, call->port, dialled, call);
 }
 
 static void woken(void *arg, int r, bool resumed, const struct sandbox *sb, const struct err *e)
@@ -250,16 +236,22 @@ static void wake(struct edge_call *call, const struct sandbox *sb)
 	else if (!may_wake(call->edge, call->x, sb, call->port))
 		fail(call->x, EDGE_MAY_NOT_WAKE, str_of(call->id));
 	else
-		sandbox_connect(call->edge->sandboxes, NULL, str_of(call->id), &how, woken, call);
+		sandbox_connect(call->edge->config.sandboxes, NULL, str_of(call->id), &how, woken,
+			call);
 }
 
-static void pass(struct edge *edge, struct http_exchange *x, const struct edge_target *target)
+static void pass(struct edge *edge, struct http_exchange *x, const struct edge_target *target,
+	bool is_signed)
 {
-	const struct sandbox *sb = sandbox_find_any(edge->sandboxes, NULL, target->id);
+	const struct sandbox *sb = sandbox_find_any(edge->config.sandboxes, NULL, target->id);
 	struct edge_call *call;
 
 	if (!sb) {
 		fail(x, EDGE_GONE, target->id);
+		return;
+	}
+	if (target->by_headers && http_wants_worker(x)) {
+		fail(x, EDGE_NO_WORKER, target->id);
 		return;
 	}
 	if (target->port == RUNTIME_GUEST_PORT && is_private(http_path(x))) {
@@ -276,6 +268,8 @@ static void pass(struct edge *edge, struct http_exchange *x, const struct edge_t
 	*call = (struct edge_call){ .edge = edge,
 		.x = x,
 		.port = target->port,
+		.is_shared = target->by_headers,
+		.is_signed = is_signed,
 		.is_tunnel = wants_tunnel(x) };
 	(void)snprintf(call->id, sizeof call->id, "%s", sb->id);
 	if (sb->state == SANDBOX_RUNNING)
@@ -296,20 +290,23 @@ static void fail_signed(struct http_exchange *x, int status, const char *message
 	jsonw_strz(&w, "message", message);
 	jsonw_end_object(&w);
 	edge_allow_any_origin(x);
+	http_add_inert(x);
 	http_reply(x, status, "application/json; charset=utf-8", buf_str(&body));
 }
 
 static bool pass_signed(struct edge *edge, struct http_exchange *x)
 {
 	char id[SANDBOX_ID_SIZE];
-	struct edge_target target = { .kind = EDGE_TARGET, .port = RUNTIME_GUEST_PORT };
+	struct edge_target target = { .kind = EDGE_TARGET,
+		.port = RUNTIME_GUEST_PORT,
+		.by_headers = true };
 
-	switch (signed_find(edge->sandboxes, &edge->tries, x, id)) {
+	switch (signed_find(edge->config.sandboxes, &edge->tries, x, id)) {
 	case SIGNED_NOT:
 		return false;
 	case SIGNED_FOUND:
 		target.id = str_of(id);
-		pass(edge, x, &target);
+		pass(edge, x, &target, true);
 		break;
 	case SIGNED_WRONG:
 		fail_signed(x, 401, "invalid signature");
@@ -334,10 +331,11 @@ bool edge_handle(struct edge *edge, struct http_exchange *x)
 	case EDGE_OTHER:
 		return pass_signed(edge, x);
 	case EDGE_BAD:
+		http_add_inert(x);
 		http_reply(x, 400, "text/plain; charset=utf-8", str_of(target.why));
 		return true;
 	case EDGE_TARGET:
-		pass(edge, x, &target);
+		pass(edge, x, &target, false);
 		return true;
 	}
 	return false;

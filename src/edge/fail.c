@@ -44,6 +44,9 @@ static const struct words words_of[] = {
 		"A tunnel to a port needs the sandbox's access token in the header "
 		"'X-Access-Token'",
 		"Its owner has the token." },
+	[EDGE_NO_WORKER] = { 403, "No Service Worker",
+		"A service worker is taken from the sandbox's own host (PORT-ID.DOMAIN) only",
+		"Use the sandbox's own address." },
 	[EDGE_RESERVED] = { 404, "Reserved Route",
 		"This endpoint is reserved for the E2B control plane and is not reachable through "
 		"the "
@@ -172,5 +175,6 @@ void edge_fail(struct http_exchange *x, const struct edge_failure *f)
 		jsonw_str(&json, "path", http_path(x));
 	jsonw_int(&json, "code", w->status);
 	jsonw_end_object(&json);
+	http_add_inert(x);
 	http_reply(x, w->status, "application/json; charset=utf-8", buf_str(&body));
 }

@@ -78,6 +78,8 @@ static struct edge_target from_label(struct str host)
 
 struct edge_target edge_parse(struct str host, struct str id_header, struct str port_header)
 {
+	struct edge_target found;
+
 	host = without_port(host);
 	if (!takes_headers(host))
 		return from_label(host);
@@ -87,5 +89,7 @@ struct edge_target edge_parse(struct str host, struct str id_header, struct str 
 		return bad("missing header: both E2b-Sandbox-Id and E2b-Sandbox-Port are needed");
 	id_header.n =
 		str_find(id_header, '-') >= 0 ? (size_t)str_find(id_header, '-') : id_header.n;
-	return target(port_header, id_header);
+	found = target(port_header, id_header);
+	found.by_headers = true;
+	return found;
 }

@@ -516,7 +516,11 @@ static int wire(struct server *s, struct err *e)
 	api.runtimes = &s->runtimes;
 	watch_tell_api(s->watch, &api);
 	s->api = api_new(&api);
-	s->edge = edge_new(s->loop, s->sandboxes);
+	s->edge = edge_new(&(struct edge_config){ .loop = s->loop,
+		.sandboxes = s->sandboxes,
+		.access = s->access,
+		.volumes = s->volumes,
+		.admin_token = api.admin_token });
 	return 0;
 }
 

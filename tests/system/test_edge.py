@@ -1,4 +1,5 @@
 """What the edge itself answers: JSON for programs, a page for a browser; and who may wake a sandbox."""
+import base64
 import contextlib
 import http.client
 import json
@@ -45,6 +46,7 @@ class Edge(unittest.TestCase):
         self.assertEqual((got, headers['Content-Type']), (status, 'application/json; charset=utf-8'), body)
         answer = json.loads(body)
         self.assertEqual((answer['code'], answer['message']), (status, message))
+        self.assertEqual({name: headers[name] for name in INERT}, INERT)
         return answer
 
     def test_a_sandbox_that_is_not_there(self):
@@ -122,6 +124,154 @@ class Edge(unittest.TestCase):
             self.assertEqual(got['Content-Type'], 'application/json; charset=utf-8', headers)
         self.page(502, 'Sandbox Not Found', NOBODY, 80, Sec_Fetch_Mode='navigate', X_Requested_With='x')
         self.page(502, 'Sandbox Not Found', NOBODY, 80, Accept='text/html,application/json')
+
+
+ECHO = b'''
+import http.server, json
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps([[k.lower(), v] for k, v in self.headers.items()]).encode()
+        self.send_response(200)
+        for name, value in (('Content-Type', 'text/html'), ('Set-Cookie', 'a=1; Domain=localhost; Path=/'),
+                            ('Set-Cookie', 'b=2; HttpOnly'), ('Clear-Site-Data', '"cookies"'),
+                            ('Cache-Control', 'public, max-age=99'), ('Content-Disposition', 'inline; filename=x'),
+                            ('Content-Security-Policy', 'script-src *'), ('X-Own', 'kept'),
+                            ('X-Accel-Redirect', '/internal'), ('x-sendfile', '/etc/passwd'),
+                            ('Content-Length', str(len(body)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(('127.0.0.1', 8000), Echo).serve_forever()
+'''
+INERT = {'X-Content-Type-Options': 'nosniff', 'Content-Security-Policy': "sandbox; default-src 'none'"}
+
+
+class Origin(unittest.TestCase):
+    """What comes out of a sandbox on a name of the server's own, and what goes in."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.box = cls.enterClassContext(Sandbox())
+        cls.box.write('/tmp/echo.py', ECHO)
+        for name, text in (('page.html', '<script>1</script>'), ('sw.js', 'self'), ('i.svg', '<svg/>')):
+            cls.box.write(f'/tmp/{name}', text.encode())
+        cls.box.run('nohup python3 /tmp/echo.py >/dev/null 2>&1 </dev/null & '
+                    'for i in $(seq 1200); do (: </dev/tcp/127.0.0.1/8000) 2>/dev/null && break; sleep 0.05; done')
+        cls.token = cls.box.made['envdAccessToken']
+
+    def fetch(self, path='/', host=None, method='GET', body=None, **headers):
+        url = urllib.parse.urlsplit(os.environ['E2B_SANDBOX_URL'])
+        link = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
+        with contextlib.closing(link):
+            named = {'Host': host} if host else {}
+            link.request(method, path, body, {**named, **{k.replace('_', '-'): v for k, v in headers.items()}})
+            answer = link.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def inert(self, headers, kind='attachment'):
+        for name, value in INERT.items():
+            self.assertEqual(headers.get_all(name), [value])
+        self.assertTrue(headers['Content-Disposition'].startswith(kind), headers['Content-Disposition'])
+        self.assertEqual(headers.get_all('Set-Cookie'), None)
+
+    def test_a_signed_file_is_saved_and_never_run(self):
+        for name in ('page.html', 'sw.js', 'i.svg'):
+            path = f'/tmp/{name}'
+            query = '/files?' + urllib.parse.urlencode({'path': path, 'signature': sign(self.token, path, 'read')})
+            status, headers, _ = self.fetch(query)
+            self.assertEqual((status, headers['Content-Type']), (200, 'application/octet-stream'))
+            self.inert(headers, f'attachment; filename={name}')
+            status, _, body = self.fetch(query, Service_Worker='script')
+            self.assertEqual((status, json.loads(body)['code']), (403, 403))
+            own = f'{GUEST_PORT}-{self.box.id}.localhost'
+            status, headers, _ = self.fetch(query, own, Service_Worker='script')
+            self.assertEqual((status, headers['Content-Disposition']), (200, f'inline; filename={name}'))
+            self.assertNotEqual(headers['Content-Type'], 'application/octet-stream')
+
+    def test_a_service_behind_headers_changes_nothing_of_the_origin(self):
+        status, headers, _ = get(self.box.id, 8000)
+        self.assertEqual((status, headers['X-Own'], headers['Content-Type']), (200, 'kept', 'text/html'))
+        self.inert(headers, 'attachment; filename=x')
+        self.assertEqual((headers['Clear-Site-Data'], headers.get_all('Cache-Control')), (None, ['no-store']))
+        self.assertEqual(get(self.box.id, 8000, Service_Worker='script')[0], 403)
+
+    def test_on_its_own_host_cookies_are_its_own(self):
+        status, headers, _ = self.fetch('/', f'8000-{self.box.id}.localhost', Service_Worker='script')
+        self.assertEqual((status, headers.get_all('Set-Cookie')), (200, ['a=1; Path=/', 'b=2; HttpOnly']))
+        self.assertEqual((headers['Clear-Site-Data'], headers['Content-Security-Policy']), (None, 'script-src *'))
+        self.assertEqual(headers['Content-Disposition'], 'inline; filename=x')
+
+    def test_no_proxy_in_front_takes_orders(self):
+        for headers in (self.fetch('/', f'8000-{self.box.id}.localhost')[1], get(self.box.id, 8000)[1]):
+            self.assertEqual((headers['X-Own'], headers['X-Accel-Redirect'], headers['X-Sendfile']),
+                             ('kept', None, None))
+
+    def test_everything_of_the_api_is_inert(self):
+        key = {'X_API_Key': os.environ['E2B_API_KEY']}
+        box = f'/api/v1/sandboxes/{self.box.id}'
+        for path in ('/health', '/no-such', '/v2/sandboxes', f'{box}/files/list?path=/tmp', f'{box}/executions'):
+            headers = self.fetch(path, **key)[1]
+            for name, value in INERT.items():
+                self.assertEqual(headers.get_all(name), [value], path)
+            self.assertEqual(self.fetch(path, Service_Worker='script', **key)[0], 403, path)
+        status, headers, body = self.fetch(f'{box}/files?path=/tmp/page.html', **key)
+        self.assertEqual((status, headers['Content-Type'], body[:8]), (200, 'application/octet-stream', b'<script>'))
+        self.inert(headers, 'attachment; filename=page.html')
+
+    def test_files_of_volumes_and_artifacts_are_saved(self):
+        key = {'X_API_Key': os.environ['E2B_API_KEY'], 'Content_Type': 'application/json'}
+        made = json.loads(self.fetch('/volumes', None, 'POST', b'{"name": "origin"}', **key)[2])
+        file, bearer = f"/volumecontent/{made['volumeID']}/file?path=/x.html", f"Bearer {made['token']}"
+        self.assertEqual(self.fetch(file, None, 'PUT', b'<script>', Authorization=bearer)[0], 201)
+        status, headers, _ = self.fetch(file, Authorization=bearer)
+        self.assertEqual((status, headers['Content-Type']), (200, 'application/octet-stream'))
+        self.inert(headers)
+        self.fetch(f"/volumes/{made['volumeID']}", None, 'DELETE', **key)
+        run = json.dumps({'shell': 'echo x >/tmp/a.html', 'artifacts': ['/tmp/a.html']}).encode()
+        done = json.loads(self.fetch('/api/v1/run', None, 'POST', run, **key)[2])
+        status, headers, body = self.fetch(f"/api/v1/artifacts/{done['artifacts'][0]['id']}", **key)
+        self.assertEqual((status, body), (200, b'x\n'))
+        self.inert(headers)
+
+    def heard(self, **headers):
+        """What the service got, by headers and by its own host."""
+        both = []
+        for host in (None, f'8000-{self.box.id}.localhost'):
+            named = {} if host else {'E2b_Sandbox_Id': self.box.id, 'E2b_Sandbox_Port': '8000'}
+            both.append(dict(json.loads(self.fetch('/', host, **named, **headers)[2])))
+        return both
+
+    def test_what_opens_the_server_does_not_reach_a_service(self):
+        key, text = os.environ['E2B_API_KEY'], lambda s: base64.b64encode(s.encode()).decode()
+        for name, value in (('X_API_Key', key), ('Authorization', f'Bearer {key}'), ('X_Anything', f'a={key};b'),
+                            ('Authorization', 'Basic ' + text(f'user:{key}')), ('X_Access_Token', self.token),
+                            ('Authorization', f'Bearer {self.token}'), ('E2b_Traffic_Access_Token', 'abc')):
+            for heard in self.heard(**{name: value, 'X_Other': 'passes'}):
+                self.assertNotIn(name.lower().replace('_', '-'), heard, value)
+                self.assertEqual(heard['x-other'], 'passes')
+        volume = json.loads(self.fetch('/volumes', None, 'POST', b'{"name": "heard"}', X_API_Key=key)[2])
+        for heard in self.heard(Authorization=f"Bearer {volume['token']}"):
+            self.assertNotIn('authorization', heard)
+        self.fetch(f"/volumes/{volume['volumeID']}", None, 'DELETE', X_API_Key=key)
+
+    def test_what_opens_a_service_of_its_own_does(self):
+        other = 'e2b_' + '0' * 40
+        for name, value in (('X_API_Key', 'mine'), ('X_API_Key', other), ('Authorization', 'Bearer ' + 'x' * 64),
+                            ('Authorization', 'Basic dXNlcjpwYXNz'), ('X_Admin_Token', 'mine'),
+                            ('X_Access_Token', 'mine'), ('Authorization', 'Bearer ' + 'a' * 64)):
+            for heard in self.heard(**{name: value}):
+                self.assertEqual(heard[name.lower().replace('_', '-')], value)
+        by_headers, own = self.heard(Cookie='session=1')
+        self.assertNotIn('cookie', by_headers)
+        self.assertEqual(own['cookie'], 'session=1')
+
+    def test_the_guest_still_gets_its_token(self):
+        status, _, body = get(self.box.id, GUEST_PORT, '/files?path=/tmp/sw.js', X_Access_Token=self.token,
+                              X_API_Key=os.environ['E2B_API_KEY'])
+        self.assertEqual((status, body), (200, b'self'))
+        self.assertEqual(get(self.box.id, GUEST_PORT, '/files?path=/tmp/sw.js')[0], 401)
 
 
 class Waking(unittest.TestCase):
