@@ -189,7 +189,36 @@ static bool may_wake(struct edge *edge, struct http_exchange *x, const struct sa
 	sandbox_token(edge->config.sandboxes, sb->id, token);
 	if (http_header(x, "X-Access-Token").p)
 		return has_token(x, "X-Access-Token", token);
-	return signed_by(edge->sandboxes, x, sb);
+	return signed_by(edge->config.sandboxes, x, sb);
+}
+
+/* Whether the team itself is behind this: it has the sandbox's token, or a URL signed with it.
+ * Where the sandbox asks for no token, who knows its name is taken for the team. */
+static bool is_own(struct edge *edge, struct http_exchange *x, const struct sandbox *sb, int port)
+{
+	char token[SANDBOX_TOKEN_SIZE];
+
+	if (!sb->secure)
+		return port == RUNTIME_GUEST_PORT;
+	sandbox_token(edge->config.sandboxes, sb->id, token);
+	return has_token(x, "X-Access-Token", token) ||
+	       (port == RUNTIME_GUEST_PORT && signed_by(edge->config.sandboxes, x, sb));
+}
+
+/* What goes to a sandbox is counted for its team, whoever asks. Answers itself. */
+static bool admit(struct edge *edge, struct http_exchange *x, const struct sandbox *sb, int port)
+{
+	struct edge_failure failure = { .kind = EDGE_TOO_BUSY, .id = str_of(sb->id) };
+	struct http_claim claim = { .holder = str_of(sb->team_id),
+		.use = is_own(edge, x, sb, port) ? HTTP_STREAM : HTTP_VISIT };
+	struct err e = { 0 };
+
+	if (http_admit(x, &claim, &e) >= 0)
+		return true;
+	if (claim.use != HTTP_VISIT) /* what a team has is nothing to its visitors */
+		failure.message = e.msg;
+	edge_fail(x, &failure);
+	return false;
 }
 
 static void forward(struct edge_call *call, const struct sandbox *sb)
@@ -258,7 +287,7 @@ static void pass(struct edge *edge, struct http_exchange *x, const struct edge_t
 		fail(x, EDGE_RESERVED, target->id);
 		return;
 	}
-	if (!may_enter(edge, x, sb, target->port))
+	if (!may_enter(edge, x, sb, target->port) || !admit(edge, x, sb, target->port))
 		return;
 	call = arena_alloc(http_arena(x), sizeof *call);
 	if (!call) {

@@ -160,6 +160,8 @@ void edge_fail(struct http_exchange *x, const struct edge_failure *f)
 	struct jsonw json;
 
 	edge_allow_any_origin(x);
+	if (w->status == 429)
+		http_add_header(x, "Retry-After", STR("1"));
 	if (edge_wants_page(x)) {
 		reply_page(x, w, f);
 		return;
