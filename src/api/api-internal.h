@@ -69,6 +69,7 @@ enum api_flags {
 	API_HEALTH = 1 << 4,    /* says no while draining */
 	API_ALL_TEAMS = 1 << 5, /* the operator may ask without naming a team: of all of them */
 	API_METRICS = 1 << 7,   /* open when the server was told so */
+	API_STREAM = 1 << 9,    /* may stay open for long: see HTTP_STREAM */
 	API_ONCE = 1 << 6,      /* an Idempotency-Key makes the same request again the same one */
 };
 struct api_route {

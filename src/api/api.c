@@ -194,6 +194,23 @@ static bool authorise(struct api_call *call)
 	return false;
 }
 
+/* From here on its connection is counted for who asks. Answers 429 itself. */
+static bool admit(struct api_call *call)
+{
+	struct http_claim claim = {
+		.holder = call->is_operator ? STR_NONE : str_of(call->key.team_id),
+		.use = call->route->flags & API_STREAM ? HTTP_STREAM : HTTP_CALL,
+		.is_admin = api_may(call, ACCESS_ADMIN),
+	};
+	struct err e = { 0 };
+
+	if (http_admit(call->x, &claim, &e) >= 0)
+		return true;
+	api_fail_as(call, 429, "too_many_connections", e.msg,
+		"close connections that you do not need, then wait for Retry-After");
+	return false;
+}
+
 static void run_handler(struct api_call *call)
 {
 	if (call->route->flags & API_ONCE && once_begin(call))
@@ -282,7 +299,7 @@ void api_handle(struct api *api, struct http_exchange *x)
 	else if (!query_is_decodable(x))
 		api_fail_status(call, 400,
 			"validation error: the query is not percent-encoded UTF-8");
-	else if (!is_open(call) && (!authenticate(call) || !authorise(call)))
+	else if (!is_open(call) && (!authenticate(call) || !authorise(call) || !admit(call)))
 		return;
 	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)
 		api_fail_status(call, 503, "this node is draining: it starts no sandboxes");
