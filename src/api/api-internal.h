@@ -62,13 +62,14 @@ struct api_call { /* one request; lives in the exchange's arena */
 
 typedef void (*api_fn)(struct api_call *call);
 enum api_flags {
-	API_OPEN = 1 << 0,      /* no key needed */
+	API_OPEN = 1 << 0,      /* for everybody: whoever asks stays a stranger, without a body */
 	API_BODY = 1 << 1,      /* the body is read before the handler is called */
 	API_ADMIN = 1 << 2,     /* the operator's token is needed, and no key */
 	API_STARTS = 1 << 3,    /* makes sandboxes: refused while draining, and counted */
 	API_HEALTH = 1 << 4,    /* says no while draining */
 	API_ALL_TEAMS = 1 << 5, /* the operator may ask without naming a team: of all of them */
 	API_METRICS = 1 << 7,   /* open when the server was told so */
+	API_VOLUME = 1 << 8,    /* the token of the volume in the path is needed, and no key */
 	API_STREAM = 1 << 9,    /* may stay open for long: see HTTP_STREAM */
 	API_ONCE = 1 << 6,      /* an Idempotency-Key makes the same request again the same one */
 };

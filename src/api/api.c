@@ -157,12 +157,31 @@ static bool authenticate_key(struct api_call *call, struct str sent)
 	return key;
 }
 
+/* A wrong id and a wrong token look the same. */
+static bool authenticate_volume(struct api_call *call)
+{
+	const struct volume_book *volumes = call->api->config.volumes;
+	const struct volume *v = volume_find(volumes, NULL, call->params[0]);
+	bool opens = volume_opens(volumes, v, api_bearer(call->x));
+
+	if (!opens) {
+		api_fail_status(call, 401, "the volume's token is missing or wrong");
+		return false;
+	}
+	(void)snprintf(call->key.team_id, sizeof call->key.team_id, "%s", v->team_id);
+	volume_hold(volumes, v, &call->opened_by, api_revoked, call);
+	api_holds(call);
+	return true;
+}
+
 static bool authenticate(struct api_call *call)
 {
 	struct str sent = http_header(call->x, "X-API-Key");
 
 	if (call->route->flags & API_ADMIN)
 		return authenticate_admin(call);
+	if (call->route->flags & API_VOLUME)
+		return authenticate_volume(call);
 	if (!sent.p)
 		sent = api_bearer(call->x);
 	if (sent.p)

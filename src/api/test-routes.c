@@ -102,7 +102,7 @@ TEST(every_route_is_documented_and_nothing_else_is)
 /* Which team a key is of, every key may ask. */
 static bool is_for_all(const struct api_route *r)
 {
-	return r->flags & (API_OPEN | API_ADMIN) || strcmp(r->pattern, "/teams") == 0;
+	return r->flags & (API_OPEN | API_ADMIN | API_VOLUME) || strcmp(r->pattern, "/teams") == 0;
 }
 
 TEST(every_route_says_what_a_key_needs)
@@ -111,6 +111,16 @@ TEST(every_route_says_what_a_key_needs)
 		for (const struct api_route *r = surfaces[i].routes; r->method; r++)
 			if (!is_for_all(r) && !r->scope)
 				TEST_FAIL("%s %s needs no scope", r->method, r->pattern);
+}
+
+/* Nothing is read from strangers: http.h refuses it as well. */
+TEST(no_open_route_takes_a_body)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(surfaces); i++)
+		for (const struct api_route *r = surfaces[i].routes; r->method; r++)
+			if (r->flags & API_OPEN &&
+				(r->flags & API_BODY || strcmp(r->method, "GET")))
+				TEST_FAIL("%s %s", r->method, r->pattern);
 }
 
 TEST(every_route_of_v1_lies_below_it)
