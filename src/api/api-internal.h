@@ -40,6 +40,7 @@ struct api_call { /* one request; lives in the exchange's arena */
 	struct http_exchange *x;
 	const struct api_route *route;
 	struct access_key key;      /* who asks; all zero on open routes */
+	struct notice opened_by;    /* the end of what let it in: that key, or a volume's token */
 	struct sandbox_owner owner; /* the key's team and agent: whose sandboxes it may touch */
 	struct volume_owner volume_owner; /* the same, of volumes */
 	bool is_operator;                 /* the operator's token was shown, and no key */
@@ -128,6 +129,10 @@ void api_answer_send(struct api_call *call, struct api_answer *answer, int statu
 /* Decodes the body by a shape; answers 400 itself and returns negative when it cannot. An empty
  * body counts as {} when `optional`. */
 int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional);
+/* What opened a call may end before it does: `opened_by` is given to whoever tells, with
+ * api_revoked and the call, and is dropped with the exchange. Then its client is dismissed. */
+void api_revoked(void *call);
+void api_holds(struct api_call *call);
 /* The token of "Authorization: Bearer TOKEN"; p is NULL when there is none. */
 struct str api_bearer(const struct http_exchange *x);
 /* An integer query value; answers 400 itself. Absent leaves *ret alone. */

@@ -143,17 +143,41 @@ static bool authenticate_admin(struct api_call *call)
 	return false;
 }
 
+void api_revoked(void *arg)
+{
+	struct api_call *call = arg;
+
+	http_dismiss(call->x);
+}
+
+static void call_ended(void *arg)
+{
+	struct api_call *call = arg;
+
+	notice_drop(&call->opened_by);
+	api_file_over(call);
+	call->decoded = arena_free(call->decoded);
+}
+
+void api_holds(struct api_call *call)
+{
+	http_on_end(call->x, call_ended, call);
+}
+
 static bool authenticate_key(struct api_call *call, struct str sent)
 {
 	const struct access_key *key = access_check(call->api->config.access, sent);
 
-	if (key)
+	if (key) {
 		call->key = *key;
-	else if (access_is_expired(call->api->config.access, sent))
+		access_hold(call->api->config.access, key, &call->opened_by, api_revoked, call);
+		api_holds(call);
+	} else if (access_is_expired(call->api->config.access, sent)) {
 		api_fail_as(call, 401, "key_expired", "Invalid API key: its time is up",
 			"use the key that it was rotated to, or make a new one");
-	else
+	} else {
 		api_fail_status(call, 401, "Invalid API key: it is unknown, revoked or misspelt");
+	}
 	return key;
 }
 

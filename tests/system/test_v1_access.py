@@ -1,6 +1,7 @@
 """Who may what over both surfaces: scopes, agents that see only their own, rotation, quotas and the queue.
 Each class has a server of its own."""
 import concurrent.futures
+import http.client
 import json
 import os
 import pathlib
@@ -241,6 +242,55 @@ class Keys(Case):
                 if path.is_file():
                     self.assertNotIn(text.encode(), path.read_bytes(), path)
 
+
+class Revoked(Case):
+    """What was opened with a key or a token ends with it."""
+
+    def follow(self, api, box):
+        """The stream of a command that goes on printing; what it said so far was read."""
+        made = self.api.ask('POST', f'/sandboxes/{box}/execute', {'shell': 'while :; do date; sleep 0.1; done',
+                                                                  'background': True})
+        link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60)
+        self.addCleanup(link.close)
+        link.request('GET', f"/api/v1/sandboxes/{box}/executions/{made['execution']}/stream",
+                     headers=api.headers({}))
+        answer = link.getresponse()
+        while b'stdout' not in answer.readline():
+            pass
+        return answer
+
+    def test_streams_end_with_their_key(self):
+        box = self.make()
+        ways = {'revoke': lambda made: self.api.ask('DELETE', f"/keys/{made['id']}"),
+                'rotate': lambda made: self.api.ask('POST', f"/keys/{made['id']}/rotate", {'overlap_s': 1}),
+                'expire': lambda made: None}
+        for name, end in ways.items():
+            api, made = self.api.key_for(**({'expires_in': 3} if name == 'expire' else {}))
+            streams = [self.follow(api, box) for _ in range(2)]
+            other = self.follow(self.api, box)
+            end(made)
+            for stream in streams:
+                stream.read()  # to a clean end
+            self.assertIn(b'data', b''.join(other.readline() for _ in range(40)), name)  # goes on
+            self.assertEqual(api.call('GET', '/sandboxes').status, 401)
+
+    def test_who_waits_for_an_answer_gets_none(self):
+        box = self.make()
+        api, made = self.api.key_for()
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            waits = pool.submit(api.call, 'POST', f'/sandboxes/{box}/execute', {'shell': 'touch /tmp/on; sleep 60'})
+            until = time.monotonic() + 60
+            there = f'/sandboxes/{box}/files?path=/tmp/on'
+            while self.api.call('GET', there).status != 200 and time.monotonic() < until:
+                time.sleep(0.05)
+            self.api.ask('DELETE', f"/keys/{made['id']}")
+            with self.assertRaises((OSError, http.client.HTTPException)):
+                waits.result(60)
+
+    def test_a_key_that_revokes_itself_is_answered(self):
+        api, made = self.api.key_for()
+        self.assertEqual(api.call('DELETE', f"/keys/{made['id']}").status, 204)
+        self.assertEqual(api.call('GET', '/keys').status, 401)
 
 class Log(Case):
     OPTIONS = ('--log-level', 'debug')

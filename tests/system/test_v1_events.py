@@ -231,12 +231,9 @@ class WhoSees(Case):
             self.some_events(1)
             live.wait(lambda seen: seen)
             self.api.ask('DELETE', f"/keys/{made['id']}")
-            time.sleep(6)
-            flood(self.server, 1000, 1000)  # more than is sent in one piece
             self.some_events(1, 'later')
             self.assertTrue(live.ended.wait(60))
         self.assertNotIn('later', json.dumps(live.seen))
-        self.assertNotIn('flood.one', live.kinds())
 
     def test_the_operator_sees_all_teams_or_one(self):
         operator = Api(self.server, operator=TOKEN)
@@ -331,9 +328,9 @@ class SlowReaders(Case):
         mute = [self.mute() for _ in range(5)]
         with Follower(self.api) as live:
             for i in range(1, 11):
-                flood(self.server, 1000, 2000)
+                flood(self.server, 400, 2000)  # less than may wait for one: or this one would be slow itself
                 self.some_events(1)
-                live.wait(lambda seen: len(seen) >= 1001 * i, 120)  # or this one would be slow itself
+                live.wait(lambda seen: len(seen) >= 401 * i, 120)
             numbers = [e['seq'] for e in live.seen]
         self.assertEqual(numbers, list(range(numbers[0], numbers[0] + len(numbers))))
         self.assertEqual(live.notices, [])

@@ -1,17 +1,11 @@
 /* GET /api/v1/events: the event log, live as server-sent events or by pages. */
 #include "api/v1/v1.h"
 
-enum {
-	KEY_CHECK_MS = 2000, /* how often a stream looks whether its key still lives */
-};
-
 /* ---- live ---- */
 
 struct stream { /* in the exchange's arena */
 	struct api_call *call;
 	struct observe_reader *reader;
-	struct loop_task ending;
-	int64_t checked_ms;
 	bool is_over;
 };
 
@@ -21,7 +15,6 @@ static void stream_end(struct stream *s)
 		return;
 	s->is_over = true;
 	s->reader = observe_reader_free(s->reader);
-	loop_task_cancel(&s->ending);
 	http_end(s->call->x);
 }
 
@@ -46,30 +39,10 @@ static void on_drain(void *arg)
 		observe_reader_drained(s->reader);
 }
 
-/* A key that was revoked, or whose time is up, sees nothing more. */
-static bool key_lives(struct stream *s)
-{
-	const struct api_call *call = s->call;
-	const struct access_key *key;
-	int64_t now = loop_now_ms(http_loop(call->x));
-
-	if (call->is_operator || now - s->checked_ms < KEY_CHECK_MS)
-		return true;
-	key = access_find_key(call->api->config.access, call->key.team_id, str_of(call->key.id));
-	if (!key || (key->expires_us && key->expires_us <= time_wall_us()))
-		return false; /* nor will it the next time */
-	s->checked_ms = now;
-	return true;
-}
-
 static bool on_send(void *arg, struct str text)
 {
 	struct stream *s = arg;
 
-	if (!key_lives(s)) {
-		loop_defer(http_loop(s->call->x), &s->ending, on_gone, s);
-		return false;
-	}
 	return http_write(s->call->x, text);
 }
 
@@ -102,7 +75,6 @@ static void stream_events(struct api_call *call, const struct observe_filter *fi
 		.arg = s };
 
 	s->call = call;
-	s->checked_ms = loop_now_ms(http_loop(call->x));
 	s->reader = observe_reader_new(call->api->config.feed, &config);
 	if (!s->reader) {
 		api_fail_status(call, 503, "the server takes no more streams of events just now");
