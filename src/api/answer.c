@@ -266,17 +266,86 @@ void api_done_empty(void *arg, int r, const struct err *e)
 		api_reply_empty(arg, 204);
 }
 
+static int decode(struct arena *arena, struct str body, const struct json_shape *shape, void *out,
+	struct err *e)
+{
+	int r = json_check(body, API_BODY_VALUES, e);
+
+	return r < 0 ? r : json_decode(arena, body, shape, out, e);
+}
+
+static void fail_decoding(struct api_call *call, int r, const struct err *why)
+{
+	struct err e = *why;
+
+	(void)err_wrap(&e, r, "validation error");
+	api_fail_status(call, r == -ENOBUFS ? 413 : 400, e.msg);
+}
+
 int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional)
 {
 	struct str body = optional && call->body.n == 0 ? STR("{}") : call->body;
 	struct err e = { 0 };
-	int r = json_decode(http_arena(call->x), body, shape, out, &e);
+	int r = decode(http_arena(call->x), body, shape, out, &e);
 
-	if (r < 0) {
-		(void)err_wrap(&e, r, "validation error");
-		api_fail_status(call, r == -ENOBUFS ? 413 : 400, e.msg);
-	}
+	if (r < 0)
+		fail_decoding(call, r, &e);
 	return r;
+}
+
+enum {
+	LOOP_BODY_BYTES = 256 << 10, /* decoded at once: a few ms */
+	DECODED_BYTES = 32 << 20,
+};
+
+/* Its call is answered by nobody else meanwhile, so that the job may read what lies in it. */
+struct decoding {
+	struct api_call *call;
+	const struct json_shape *shape;
+	void *out;
+	loop_fn then;
+	void *arg;
+};
+
+static int decode_long(void *arg, struct err *e)
+{
+	struct decoding *d = arg;
+
+	return decode(d->call->decoded, d->call->body, d->shape, d->out, e);
+}
+
+static void decoded(void *arg, int r, const struct err *e)
+{
+	struct decoding *d = arg;
+	struct api_call *call = d->call;
+	loop_fn then = d->then;
+	void *then_arg = d->arg;
+
+	free(d);
+	if (http_is_gone(call->x))
+		api_abandon(call); /* its key may be gone, too */
+	else if (r < 0)
+		fail_decoding(call, r, e);
+	else
+		then(then_arg);
+}
+
+void api_decode_then(struct api_call *call, const struct json_shape *shape, void *out,
+	bool optional, loop_fn then, void *arg)
+{
+	struct decoding *d;
+
+	if (call->body.n <= LOOP_BODY_BYTES) {
+		if (api_decode(call, shape, out, optional) == 0)
+			then(arg);
+		return;
+	}
+	d = XNEW(struct decoding);
+	*d = (struct decoding){ call, shape, out, then, arg };
+	if (!call->decoded) /* a run's holds a sandbox's, which comes later */
+		call->decoded = arena_new(DECODED_BYTES);
+	api_holds(call);
+	loop_job_for(call->api->config.loop, call->key.team_id, decode_long, decoded, d);
 }
 
 int api_query_int(struct api_call *call, const char *name, int64_t min, int64_t max, int64_t *ret)

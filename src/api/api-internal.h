@@ -8,7 +8,9 @@ enum {
 	API_MAX_PARAMS = 3,
 	API_REQUEST_ID_SIZE = 65,
 	API_ONCE_SIZE = 2 * SHA256_SIZE + 1,
-	API_BODY_BYTES = 16 << 20,
+	API_BODY_BYTES = 1 << 20, /* the loop decodes it: about 10 ms */
+	API_LARGE_BODY_BYTES = 16 << 20,
+	API_BODY_VALUES = 16384, /* of JSON in it: as long */
 	API_ANSWER_BYTES = 64 << 20,
 	REQUEST_LIST_BYTES = 8192, /* as the standard has it */
 };
@@ -72,6 +74,7 @@ enum api_flags {
 	API_METRICS = 1 << 7,   /* open when the server was told so */
 	API_VOLUME = 1 << 8,    /* the token of the volume in the path is needed, and no key */
 	API_STREAM = 1 << 9,    /* may stay open for long: see HTTP_STREAM */
+	API_LARGE = 1 << 10,    /* with API_BODY: what a command reads, or files, are part of it */
 	API_ONCE = 1 << 6,      /* an Idempotency-Key makes the same request again the same one */
 };
 struct api_route {
@@ -129,6 +132,10 @@ void api_answer_send(struct api_call *call, struct api_answer *answer, int statu
 /* Decodes the body by a shape; answers 400 itself and returns negative when it cannot. An empty
  * body counts as {} when `optional`. */
 int api_decode(struct api_call *call, const struct json_shape *shape, void *out, bool optional);
+/* The same for routes that take much: a long body is decoded by a job. `then` is called when that
+ * has gone well, at once for a short one; shape and out have to stay until the call ends. */
+void api_decode_then(struct api_call *call, const struct json_shape *shape, void *out,
+	bool optional, loop_fn then, void *arg);
 /* What opened a call may end before it does: `opened_by` is given to whoever tells, with
  * api_revoked and the call, and is dropped with the exchange. Then its client is dismissed. */
 void api_revoked(void *call);

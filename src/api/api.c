@@ -265,12 +265,24 @@ static void run_handler(struct api_call *call)
 	call->route->fn(call);
 }
 
+static size_t body_max(const struct api_call *call)
+{
+	return call->route->flags & API_LARGE ? API_LARGE_BODY_BYTES : API_BODY_BYTES;
+}
+
 static void body_read(void *arg, int r, struct str body)
 {
 	struct api_call *call = arg;
 
 	if (r == -E2BIG) {
-		api_fail_status(call, 413, "the request body is larger than 16 MiB");
+		api_fail_status(call, 413,
+			body_max(call) == API_BODY_BYTES
+				? "the request body is larger than 1 MiB"
+				: "the request body is larger than 16 MiB");
+	} else if (r == -EDQUOT) {
+		api_fail_as(call, 429, "too_much_unread",
+			"your team has as much in the server's memory as it may have now",
+			"send less at once, and read the replies");
 	} else if (r == -EPROTO) {
 		api_fail_status(call, 400, "the request body is framed wrongly");
 	} else if (r < 0) {
@@ -347,7 +359,7 @@ void api_handle(struct api *api, struct http_exchange *x)
 	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)
 		api_fail_status(call, 503, "this node is draining: it starts no sandboxes");
 	else if (call->route->flags & API_BODY)
-		http_read_body(x, API_BODY_BYTES, body_read, call);
+		http_read_body(x, body_max(call), body_read, call);
 	else
 		run_handler(call);
 }

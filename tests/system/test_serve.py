@@ -284,7 +284,7 @@ class BadInput(unittest.TestCase):
         for raw in (b'', b'{', b'[]', b'null', b'{"templateID":"base"} x', b'\xff', b'{"a":1,"a":2}',
                     b'[' * 100000, b'{"templateID":"b\\u0000"}'):
             self.check(400, 'POST', '/v2/sandboxes', 'validation error', raw=raw)
-        self.check(413, 'POST', '/v2/sandboxes', '16 MiB', raw=b' ' * (17 << 20))
+        self.check(413, 'POST', '/v2/sandboxes', '1 MiB', raw=b' ' * (2 << 20))
 
     def test_ids_and_paths(self):
         self.check(404, 'GET', '/sandboxes/inothere', "doesn't exist")

@@ -811,6 +811,29 @@ class Runs(Case):
         # The record of the command outlives its sandbox.
         self.assertEqual(self.api.ask('GET', f"/sandboxes/{got['sandbox_id']}/executions/1")['exit_code'], 2)
 
+    def busy(self):
+        """Nanoseconds of a processor: of the loop, and of all threads."""
+        tasks = pathlib.Path(f'/proc/{self.server.process.pid}/task')
+        spent = {int(path.name): int((path / 'schedstat').read_text().split()[0]) for path in tasks.iterdir()}
+        return spent[self.server.process.pid], sum(spent.values())
+
+    def test_a_long_document_is_no_work_for_the_loop(self):
+        long = '{"argv": ["true"], "stdin": "' + '\\u00e9' * 1200000 + '", "wrong": 1}'
+        before = self.busy()
+        for _ in range(5):
+            answer = self.api.raw('POST', '/api/v1/run', long, {'Content-Type': 'application/json'})
+            self.assertEqual(answer.status, 400, answer.body[:200])
+        loop, everything = (now - then for now, then in zip(self.busy(), before))
+        self.assertLess(loop, everything / 2)
+
+    def test_patterns_take_what_a_shell_would_and_have_a_limit(self):
+        shell = ("mkdir d; cd d; a=$(printf 'a%.0s' $(seq 250)); touch ${a}b .${a}b; "
+                 'for i in $(seq 100); do touch $a$i; done')
+        got = self.api.ask('POST', '/run', {'shell': shell, 'cwd': '/home/user', 'artifacts': [
+            '/home/user/d/' + '*a' * 30 + '*b', '/home/user/d/' + '*a' * 300]})
+        self.assertEqual([item['path'] for item in got['artifacts']], [f"/home/user/d/{'a' * 250}b"])
+        self.assertIn('too long', got['artifacts_missing'])
+
     def test_artifacts_expire(self):
         got = self.api.ask('POST', '/run', {'shell': 'echo x > /tmp/x', 'artifacts': ['/tmp/x']})
         where = self.server.data / 'state/artifacts' / got['artifacts'][0]['id']

@@ -10,6 +10,7 @@ import re
 import tempfile
 import time
 import unittest
+import urllib.parse
 import uuid
 
 from harness.server import Server
@@ -189,23 +190,34 @@ class Life(Case):
         ended = self.api.get('/sandboxes', task_id=task, state='ended').json()['items']
         self.assertEqual([box['ended_by'] for box in ended], ['user'])
 
-    def test_what_does_not_fit_half_way_leaves_nothing_either(self):
-        """A request has 16 MiB: this one is read, and has no room left for its many paths."""
+    def test_what_nearly_does_not_fit_is_done_to_the_last_file(self):
+        """A request has 16 MiB, of which this one takes nearly all: its many paths need room of their own."""
         task = f'full-{uuid.uuid4().hex}'
         deep = '/tmp/' + '/'.join(['\u00e4' * 125] * 15)
         files = [{'path': f'{deep}/{n}', 'content': ''} for n in range(255)]
         body = {'task_id': task, 'files': [*files, {'path': '/tmp/last', 'content': 'x' * (14 << 20)}]}
         answer = self.api.raw('POST', '/api/v1/sandboxes', json.dumps(body, ensure_ascii=False).encode(),
                               {'Content-Type': 'application/json'})
-        self.assertEqual((answer.status, answer.json()['code']), (413, 'too_large'), answer.body)
-        self.assertIn('too large for one request', answer.json()['message'])
-        self.assertEqual(self.api.get('/sandboxes', task_id=task).json()['items'], [])
+        self.assertEqual(answer.status, 201, answer.body)
+        place = f"/api/v1/sandboxes/{answer.json()['id']}"
+        self.addCleanup(self.api.raw, 'DELETE', place)
+        self.assertEqual(self.api.raw('GET', f'{place}/files?path=/tmp/last').body, b'x' * (14 << 20))
+        last = urllib.parse.quote(f'{deep}/254')
+        self.assertEqual(self.api.raw('GET', f'{place}/files?path={last}').status, 200)
 
-    def test_metadata_that_cannot_be_kept_whole_is_refused(self):
-        """Two MiB of it are six times that as they are written: the row would have had the first part."""
-        task = f'escaped-{uuid.uuid4().hex}'
-        self.fails(413, 'too_large', 'POST', '/sandboxes', {'task_id': task, 'metadata': {'k': '\x01' * (2 << 20)}})
+    def test_what_a_row_would_hold_too_much_of_is_refused(self):
+        task = f'large-{uuid.uuid4().hex}'
+        for body in ({'metadata': {'k': 'x' * (16 << 10)}}, {'metadata': {f'{n:08}': 'x' * 100 for n in range(160)}},
+                     {'envs': {'K': 'x' * (256 << 10)}}):
+            message = self.fails(400, 'invalid_request', 'POST', '/sandboxes', {'task_id': task, **body})['message']
+            self.assertRegex(message, 'bytes of names and values are more than the (16384|262144)')
+        status = self.api.raw('POST', '/v2/sandboxes', json.dumps({'templateID': 'base', 'metadata': {'k': 'x' * 20000}}),
+                              {'Content-Type': 'application/json'}).status
+        self.assertEqual(status, 400)
         self.assertEqual(self.api.get('/sandboxes', task_id=task).json()['items'], [])
+        metadata = {'k': '\x01' * ((16 << 10) - 1)}  # six times as long where it is written
+        box = self.make(metadata=metadata, envs={'K': 'x' * (100 << 10)}, disk_mb=128)['id']
+        self.assertEqual(self.api.ask('GET', f'/sandboxes/{box}')['metadata'], metadata)
 
     def test_e2bs_events_of_it_come_in_pages(self):
         box = self.make(disk_mb=128)['id']
@@ -267,11 +279,11 @@ class Listing(Case):
                     return found
                 cursor = {'cursor': page['next_cursor']}
 
-        all_of_them = [(str(n), 3 << 20) for n in range(6, -1, -1)]
-        boxes = [self.make(task_id=task, metadata={'n': str(n), 'wide': 'x' * (3 << 20)}, disk_mb=128)['id']
+        all_of_them = [(str(n), 15 << 10) for n in range(6, -1, -1)]
+        boxes = [self.make(task_id=task, metadata={'n': str(n), 'wide': 'x' * (15 << 10)}, disk_mb=128)['id']
                  for n in range(7)]
         for state in ('running', 'ended'):
-            found = pages(state=state)
+            found = pages(state=state, limit=3)
             self.assertEqual((sum(found, []), len(found) > 1), (all_of_them, True))
             self.assertEqual(sum(pages(state=state, metadata='n=0'), []), all_of_them[-1:])
             for box in boxes:
@@ -305,7 +317,9 @@ class Once(Case):
             self.assertNotEqual(first.json()[name], third.json()[name])
 
     def test_one_whose_answer_is_too_large_to_keep_is_the_same_too(self):
-        key, body = str(uuid.uuid4()), {'timeout': 60, 'metadata': {'k': 'x' * (300 << 10)}}
+        rules = {f'h{n}.example.com': [{'transform': {'headers': {f'X-{i}': 'v' * 2000 for i in range(20)}}}]
+                 for n in range(8)}
+        key, body = str(uuid.uuid4()), {'timeout': 60, 'network': {'rules': rules}}
         first, second = self.again(key, body), self.again(key, body)
         self.addCleanup(self.api.call, 'DELETE', f"/sandboxes/{first.json()['id']}")
         self.assertEqual((second.status, second.json()['id']), (201, first.json()['id']))

@@ -440,6 +440,22 @@ static int mark_run(struct creation *c)
 	return 0;
 }
 
+static void described(void *arg)
+{
+	struct creation *c = arg;
+
+	if (describe(c) < 0)
+		return;
+	if (c->made.fn && mark_run(c) < 0) {
+		api_fail_status(c->call, 413, "the metadata is too large");
+		return;
+	}
+	if (merge_env(c) < 0)
+		api_fail_status(c->call, 413, "the environment is too large");
+	else
+		next_secret(c);
+}
+
 static void create(struct api_call *call, const struct v1_made *made)
 {
 	struct creation *c = arena_alloc(http_arena(call->x), sizeof *c);
@@ -450,16 +466,7 @@ static void create(struct api_call *call, const struct v1_made *made)
 	}
 	c->call = call;
 	c->made = *made;
-	if (api_decode(call, &create_shape, &c->in, true) < 0 || describe(c) < 0)
-		return;
-	if (c->made.fn && mark_run(c) < 0) {
-		api_fail_status(call, 413, "the metadata is too large");
-		return;
-	}
-	if (merge_env(c) < 0)
-		api_fail_status(call, 413, "the environment is too large");
-	else
-		next_secret(c);
+	api_decode_then(call, &create_shape, &c->in, true, described, c);
 }
 
 void v1_sandbox_make(struct api_call *call, struct str body, const struct v1_made *made)

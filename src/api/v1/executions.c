@@ -384,21 +384,28 @@ static void execution_started(void *arg, int r, const struct execution *ex, cons
 	}
 }
 
+static void execute(void *arg)
+{
+	struct executing *x = arg;
+	struct api_call *call = x->call;
+	struct execution_spec spec;
+
+	if (!v1_running(call) || v1_command_spec(call, &x->in, &spec) < 0)
+		return;
+	spec.sandbox_id = call->params[0];
+	execution_start(call->api->config.executions, &spec, execution_started, x);
+}
+
 void v1_execute(struct api_call *call)
 {
 	struct executing *x = arena_alloc(http_arena(call->x), sizeof *x);
-	struct execution_spec spec;
 
 	if (!x) {
 		api_fail_status(call, 500, "out of memory");
 		return;
 	}
 	x->call = call;
-	if (api_decode(call, &command_shape, &x->in, false) < 0 || !v1_running(call) ||
-		v1_command_spec(call, &x->in, &spec) < 0)
-		return;
-	spec.sandbox_id = call->params[0];
-	execution_start(call->api->config.executions, &spec, execution_started, x);
+	api_decode_then(call, &command_shape, &x->in, false, execute, x);
 }
 
 /* ---- looking ---- */

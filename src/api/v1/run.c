@@ -3,6 +3,7 @@
 #include "api/v1/execution.h"
 
 enum {
+	OWN_FIELDS = 2, /* beside those of a command */
 	MAX_ARTIFACTS = 100,
 	MARGIN_S = 120, /* the sandbox lives longer than the command, if it must end by itself */
 	HEARTBEAT_MS = 15000,
@@ -21,6 +22,8 @@ struct running { /* in the exchange's arena */
 	struct execution_run *run;
 	struct loop_timer heartbeat;
 	bool is_stream, is_begun;
+	struct json_field fields[V1_COMMAND_FIELDS + OWN_FIELDS];
+	struct json_shape shape;
 };
 
 /* ---- the answer ---- */
@@ -158,39 +161,31 @@ static void sandbox_made(void *arg, const struct sandbox *sb)
 	JSON_FIELD(struct run_in, member, name, kind, __VA_ARGS__)
 
 /* The members of a command, and beside them those of a run. */
-static int decode(struct running *x)
+static void make_shape(struct running *x)
 {
-	static const struct json_field own[] = {
+	static const struct json_field own[OWN_FIELDS] = {
 		RUN_FIELD(sandbox, "sandbox", JSON_RAW),
 		RUN_FIELD(artifacts, "artifacts", JSON_STRS, .max = MAX_ARTIFACTS),
 	};
-	struct json_field fields[V1_COMMAND_FIELDS + ARRAY_SIZE(own)];
-	struct json_shape shape = { .fields = fields,
-		.n_fields = ARRAY_SIZE(fields),
-		.size = sizeof(struct run_in) };
 
 	static_assert(offsetof(struct run_in, command) == 0, "their fields lie where they say");
-	memcpy(fields, v1_command_fields, sizeof v1_command_fields);
-	memcpy(fields + V1_COMMAND_FIELDS, own, sizeof own);
-	return api_decode(x->call, &shape, &x->in, false);
+	memcpy(x->fields, v1_command_fields, sizeof v1_command_fields);
+	memcpy(x->fields + V1_COMMAND_FIELDS, own, sizeof own);
+	x->shape = (struct json_shape){ .fields = x->fields,
+		.n_fields = ARRAY_SIZE(x->fields),
+		.size = sizeof(struct run_in) };
 }
 
-void v1_run(struct api_call *call)
+static void run(void *arg)
 {
-	struct running *x = arena_alloc(http_arena(call->x), sizeof *x);
+	struct running *x = arg;
+	struct api_call *call = x->call;
 	struct execution_spec spec;
 	struct str accept = http_header(call->x, "Accept");
 	struct err e = { 0 };
 	int64_t timeout_ms;
 
-	if (!x) {
-		api_fail_status(call, 500, "out of memory");
-		return;
-	}
-	x->call = call;
-	uuid_make(x->id);
-	loop_timer_init(&x->heartbeat, http_loop(call->x), on_heartbeat, x);
-	if (decode(x) < 0 || v1_command_spec(call, &x->in.command, &spec) < 0)
+	if (v1_command_spec(call, &x->in.command, &spec) < 0)
 		return;
 	if (x->in.command.background.value ||
 		(x->in.command.shell.n > 0) == (x->in.command.argv.n > 0)) {
@@ -213,4 +208,19 @@ void v1_run(struct api_call *call)
 			.timeout_s = timeout_ms / 1000 + MARGIN_S,
 			.fn = sandbox_made,
 			.arg = x });
+}
+
+void v1_run(struct api_call *call)
+{
+	struct running *x = arena_alloc(http_arena(call->x), sizeof *x);
+
+	if (!x) {
+		api_fail_status(call, 500, "out of memory");
+		return;
+	}
+	x->call = call;
+	uuid_make(x->id);
+	loop_timer_init(&x->heartbeat, http_loop(call->x), on_heartbeat, x);
+	make_shape(x);
+	api_decode_then(call, &x->shape, &x->in, false, run, x);
 }
