@@ -2,7 +2,8 @@
 #include "api/v1/guest.h"
 
 enum {
-	MAX_DEPTH = 32
+	MAX_DEPTH = 32,
+	LISTING_ARENA_BYTES = 64 << 20,
 };
 
 struct rpc_call {
@@ -102,28 +103,60 @@ static void write_listed(struct jsonw *w, const struct listed *l)
 	jsonw_end_object(w);
 }
 
+/* The guest's words may be long, and a hostile one's are: understood, and said anew, by a job. */
+struct retelling {
+	struct api_call *call;
+	struct buf words, text;
+};
+
+static int retell(void *arg, struct err *e)
+{
+	struct arena *arena = arena_new(LISTING_ARENA_BYTES);
+	struct retelling *t = arg;
+	struct listing in = { 0 };
+	struct jsonw w;
+	int r = json_decode(arena, buf_str(&t->words), &listing_shape, &in, e);
+
+	jsonw_init(&w, &t->text);
+	v1_page_begin(&w);
+	for (size_t i = 0; r >= 0 && i < in.entries.n; i++)
+		write_listed(&w, &((const struct listed *)in.entries.v)[i]);
+	v1_page_end(&w, NULL);
+	(void)arena_free(arena);
+	return r;
+}
+
+static void retold(void *arg, int r, const struct err *e)
+{
+	struct retelling *t = arg;
+
+	(void)e;
+	if (r >= 0)
+		api_reply_json(t->call, 200, &t->text);
+	else
+		api_fail_as(t->call, 413, "too_large", "the directory has too many entries to list",
+			"list with a smaller depth, or a directory further down");
+	buf_done(&t->words);
+	buf_done(&t->text);
+	free(t);
+}
+
 static void listed(void *arg, int r, struct str body, const struct err *e)
 {
 	struct rpc_call *rc = arg;
 	struct api_call *call = rc->call;
-	struct listing in = { 0 };
-	struct api_answer answer;
+	struct retelling *t;
 
 	if (r < 0) {
 		v1_guest_fail(call, e);
 		return;
 	}
-	if (json_decode(http_arena(call->x), body, &listing_shape, &in, NULL) < 0) {
-		api_fail_as(call, 413, "too_large", "the directory has too many entries to list",
-			"list with a smaller depth, or a directory further down");
-		return;
-	}
-	(void)api_answer_begin(call, &answer, 0, NULL);
-	v1_page_begin(&answer.w);
-	for (size_t i = 0; i < in.entries.n; i++)
-		write_listed(&answer.w, &((const struct listed *)in.entries.v)[i]);
-	v1_page_end(&answer.w, NULL);
-	api_answer_send(call, &answer, 200);
+	t = XNEW(struct retelling);
+	t->call = call;
+	t->words = BUF_INIT(body.n + 1);
+	t->text = BUF_INIT(API_ANSWER_BYTES);
+	(void)buf_add_str(&t->words, body);
+	loop_job_for(call->api->config.loop, call->key.team_id, retell, retold, t);
 }
 
 void v1_files_list(struct api_call *call)
