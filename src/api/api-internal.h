@@ -56,7 +56,9 @@ struct api_call { /* one request; lives in the exchange's arena */
 	bool retry_is_said;
 	const char
 		*origin; /* of an error: user, agent or infrastructure; NULL: as its status says */
-	struct once *once; /* others may wait for the answer; NULL: none do */
+	struct arena *decoded;   /* what a job made of the body; NULL: none did */
+	struct sending *sending; /* a file that is the reply; NULL: none */
+	struct once *once;       /* others may wait for the answer; NULL: none do */
 	struct api_call *next_waiting;
 	char once_name[API_ONCE_SIZE]; /* empty: no Idempotency-Key was sent */
 	char once_request[2 *
@@ -167,6 +169,12 @@ void once_streamed(struct api_call *call);  /* the answer cannot be kept */
 void once_abandoned(struct api_call *call); /* there will be none */
 bool once_is_awaited(const struct api_call *call);
 void once_done(struct api *api);
+
+/* ---- file.c ---- */
+/* Sends so much of a regular file and ends the reply, after http_begin with that length. Takes the
+ * descriptor. The loop itself never reads, nor closes, what sandboxes may write to. */
+void api_take_file(struct api_call *call, int fd, int64_t offset, int64_t length);
+void api_file_over(struct api_call *call); /* its exchange ends, whatever was sent */
 
 /* ---- cors.c ---- */
 /* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.

@@ -203,7 +203,7 @@ static void opened(void *arg, int fd, int64_t size, const struct err *e)
 		return;
 	}
 	http_begin(call->x, 200, "application/octet-stream", size);
-	http_take_file(call->x, fd, 0, size);
+	api_take_file(call, fd, 0, size);
 }
 
 void e2b_content_read(struct api_call *call)

@@ -118,7 +118,7 @@ static void send_artifact(struct api_call *call, int take_fd, const struct execu
 	}
 	api_note_answer(call, r > 0 ? 206 : 200);
 	http_begin(call->x, r > 0 ? 206 : 200, "application/octet-stream", length);
-	http_take_file(call->x, take_fd, from, length);
+	api_take_file(call, take_fd, from, length);
 }
 
 static void opened(void *arg, int fd, const struct execution_artifact *a, const struct err *e)
