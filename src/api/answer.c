@@ -215,6 +215,15 @@ void api_fail(struct api_call *call, const struct err *e)
 
 /* ---- what handlers share ---- */
 
+void api_add_attachment(struct api_call *call, struct str disposition)
+{
+	CLEANUP(buf_done) struct buf value = BUF_INIT(16 << 10);
+
+	http_attachment(disposition, &value);
+	http_add_header(call->x, "Content-Disposition",
+		value.failed ? STR("attachment") : buf_str(&value));
+}
+
 int api_labels(struct api_call *call, struct str agent_id, struct str task_id,
 	struct api_labels *ret)
 {

@@ -110,6 +110,9 @@ void api_abandon(struct api_call *call);
 void api_retry_after(struct api_call *call, int64_t seconds);
 /* Whoever answers by http_begin or a relay says so here first, once. */
 void api_note_answer(struct api_call *call, int status);
+/* Before the answer, when it is a file that somebody else wrote: it is saved, never shown.
+ * `disposition` is the header that it came with; empty: none. */
+void api_add_attachment(struct api_call *call, struct str disposition);
 /* Has the caller's key all of these scopes (ACCESS_*)? The operator has. */
 bool api_may(const struct api_call *call, unsigned scopes);
 /* The agent and task of what is made in the name of this call: as was asked, checked, and the key's

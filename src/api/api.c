@@ -336,6 +336,8 @@ void api_handle(struct api *api, struct http_exchange *x)
 
 	if (cors_handle(x))
 		return;
+	/* Nothing here is a page: what sandboxes wrote is in much of it. */
+	http_add_inert(x);
 	if (!call || http_path(x).n == 0 || http_path(x).p[0] != '/') {
 		http_reply(x, 400, NULL, STR_NONE);
 		return;
@@ -347,7 +349,9 @@ void api_handle(struct api *api, struct http_exchange *x)
 	name_request(call);
 	(void)request_trace(http_header(x, "traceparent"), call->traceparent);
 	call->route = route_of(call, &other);
-	if (!call->route && other)
+	if (http_wants_worker(x))
+		api_fail_as(call, 403, NULL, "no service worker is served here", NULL);
+	else if (!call->route && other)
 		fail_method(call);
 	else if (!call->route)
 		api_fail_as(call, 404, NULL, "no such path", "/api/v1/openapi.json has all paths");

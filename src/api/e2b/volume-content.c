@@ -202,6 +202,7 @@ static void opened(void *arg, int fd, int64_t size, const struct err *e)
 		api_fail(call, e);
 		return;
 	}
+	api_add_attachment(call, STR_NONE);
 	http_begin(call->x, 200, "application/octet-stream", size);
 	api_take_file(call, fd, 0, size);
 }

@@ -111,6 +111,7 @@ static void send_artifact(struct api_call *call, int take_fd, const struct execu
 		return;
 	}
 	http_add_header(call->x, "ETag", str_of(tag));
+	api_add_attachment(call, STR_NONE);
 	if (r > 0) {
 		(void)snprintf(range, sizeof range, "bytes %" PRId64 "-%" PRId64 "/%" PRId64, from,
 			from + length - 1, a->bytes);

@@ -105,10 +105,10 @@ static void fail_range(struct transfer *t)
 static void download_head(void *arg, int status)
 {
 	static const char *const passed[] = { "Content-Range", "Accept-Ranges", "ETag",
-		"Last-Modified", "Content-Disposition" };
+		"Last-Modified" };
 	struct transfer *t = arg;
 	struct http_exchange *x = t->call->x;
-	struct str type = http_stream_header(t->stream, "Content-Type");
+	struct str type = http_inert_type(http_stream_header(t->stream, "Content-Type"));
 	int64_t length = -1;
 
 	t->status = status;
@@ -123,11 +123,10 @@ static void download_head(void *arg, int status)
 	for (size_t i = 0; i < ARRAY_SIZE(passed); i++)
 		pass_header(t, passed[i]);
 	(void)str_to_int(http_stream_header(t->stream, "Content-Length"), 0, INT64_MAX, &length);
-	http_add_header(x, "X-Content-Type-Options", STR("nosniff"));
+	api_add_attachment(t->call, http_stream_header(t->stream, "Content-Disposition"));
 	api_note_answer(t->call, status);
 	t->has_begun = true;
-	http_begin(x, status, type.n ? arena_dup(http_arena(x), type) : "application/octet-stream",
-		status == 304 ? 0 : length);
+	http_begin(x, status, arena_dup(http_arena(x), type), status == 304 ? 0 : length);
 }
 
 static void download_body(void *arg, struct str bytes)
