@@ -30,9 +30,10 @@ struct api {
 	uint64_t n_requests; /* what the ids that we make are counted by */
 	char start_id[17];   /* and what tells them from those of another start */
 	struct {
-		struct map by_name;
+		struct map by_name, teams;
 		struct list all;
-		size_t bytes; /* of the answers */
+		size_t bytes;             /* of the answers */
+		uint8_t key[SHA256_SIZE]; /* seals them in the store */
 	} once;
 };
 
@@ -78,6 +79,7 @@ enum api_flags {
 	API_STREAM = 1 << 9,    /* may stay open for long: see HTTP_STREAM */
 	API_LARGE = 1 << 10,    /* with API_BODY: what a command reads, or files, are part of it */
 	API_ONCE = 1 << 6,      /* an Idempotency-Key makes the same request again the same one */
+	API_KEPT = 1 << 11,     /* and the next server knows of it: what it makes does not say so */
 };
 struct api_route {
 	const char *method, *pattern;
@@ -171,6 +173,7 @@ void once_answered(struct api_call *call, int status, struct str body);
 void once_streamed(struct api_call *call);  /* the answer cannot be kept */
 void once_abandoned(struct api_call *call); /* there will be none */
 bool once_is_awaited(const struct api_call *call);
+int once_load(struct api *api, struct err *e); /* blocking, at start */
 void once_done(struct api *api);
 
 /* ---- file.c ---- */
@@ -178,6 +181,32 @@ void once_done(struct api *api);
  * descriptor. The loop itself never reads, nor closes, what sandboxes may write to. */
 void api_take_file(struct api_call *call, int fd, int64_t offset, int64_t length);
 void api_file_over(struct api_call *call); /* its exchange ends, whatever was sent */
+
+/* ---- once-rows.c ---- */
+enum {
+	ONCE_UNTOLD = 1,
+};
+struct once_row {
+	char name[API_ONCE_SIZE]; /* of whose, what and the key */
+	char team_id[ACCESS_ID_SIZE];
+	uint8_t body[SHA256_SIZE]; /* what was asked */
+	int64_t asked_us;
+	int status; /* 0: it was begun; ONCE_UNTOLD: done, and its answer not kept */
+};
+/* Before anything is done. A row of that name is another request's that is over: it is replaced. */
+void once_row_insert(struct store *store, const struct once_row *row, int64_t forget_before_us,
+	done_fn done, void *arg);
+/* It was done, and this was the answer. */
+void once_row_answer(struct store *store, const uint8_t key[SHA256_SIZE], const char *name,
+	int status, struct str answer);
+void once_row_remove(struct store *store, const char *name);
+/* Oldest first, those that were asked since then; the others are removed. Blocking. */
+typedef void (*once_row_fn)(void *arg, const struct once_row *row, struct str answer);
+int once_rows_load(struct store *store, const uint8_t key[SHA256_SIZE], int64_t from_us,
+	once_row_fn fn, void *arg, struct err *e);
+
+/* ---- api.c ---- */
+void api_run(struct api_call *call); /* the handler; may answer now or later */
 
 /* ---- cors.c ---- */
 /* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.

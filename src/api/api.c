@@ -1,15 +1,22 @@
 #include "api/api-internal.h"
 
-struct api *api_new(const struct api_config *config)
+int api_new(const struct api_config *config, struct api **ret, struct err *e)
 {
-	struct api *api = XNEW(struct api);
+	CLEANUP(api_freep) struct api *api = XNEW(struct api);
+	int r;
 
 	api->config = *config;
 	uuid_make(api->node.service_id);
 	random_id(api->start_id, sizeof api->start_id - 1);
 	list_init(&api->once.all);
 	api->node.changed_us = time_wall_us();
-	return api;
+	hmac_sha256(config->seed, STR("requests"), api->once.key);
+	explicit_bzero(api->config.seed, sizeof api->config.seed);
+	r = once_load(api, e);
+	if (r < 0)
+		return r;
+	*ret = TAKE(api);
+	return 0;
 }
 
 struct api *api_free(struct api *api)
@@ -17,6 +24,7 @@ struct api *api_free(struct api *api)
 	if (!api)
 		return NULL;
 	once_done(api);
+	explicit_bzero(api->once.key, sizeof api->once.key);
 	free(api);
 	return NULL;
 }
@@ -254,15 +262,19 @@ static bool admit(struct api_call *call)
 	return false;
 }
 
-static void run_handler(struct api_call *call)
+void api_run(struct api_call *call)
 {
-	if (call->route->flags & API_ONCE && once_begin(call))
-		return;
 	if (call->route->flags & API_STARTS) {
 		call->is_counted = true;
 		call->api->node.starting++;
 	}
 	call->route->fn(call);
+}
+
+static void run_handler(struct api_call *call)
+{
+	if (!(call->route->flags & API_ONCE) || !once_begin(call))
+		api_run(call);
 }
 
 static size_t body_max(const struct api_call *call)

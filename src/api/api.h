@@ -1,7 +1,9 @@
 /* api - the control plane over HTTP: E2B's REST surface (e2b/), later /api/v1 and the dashboard.
- * Owns:   routes, authentication of requests, decoding and encoding, the table of status codes.
+ * Owns:   routes, authentication of requests, decoding and encoding, the table of status codes, the
+ *         requests table (what was asked for with an Idempotency-Key).
  * Uses:   base, json, http, store, access, observe, secret, sandbox, template, volume.
- * Never:  SQL, files, waiting. A handler decodes, calls one door and answers. */
+ * Never:  SQL outside once-rows.c, files, waiting. A handler decodes, calls one door and answers.
+ */
 #pragma once
 
 #include "access/access.h"
@@ -37,8 +39,10 @@ struct api_config {          /* all borrowed */
 	const char *admin_token; /* what X-Admin-Token must be; NULL: nobody is the operator */
 	const char *node_id;
 	int64_t max_timeout_s;
+	uint8_t seed[SHA256_SIZE]; /* what answers are sealed with is derived from it */
 };
-struct api *api_new(const struct api_config *config);
+/* Reads what the server before remembered: blocking, at start. */
+int api_new(const struct api_config *config, struct api **ret, struct err *e);
 struct api *api_free(struct api *api);
 DEFINE_CLEANUP(struct api, api_free)
 void api_handle(struct api *api, struct http_exchange *x);

@@ -2,7 +2,10 @@
  * same key, and gets the answer of the first. Who asks while the first is still under way waits for
  * it. Only success is remembered: what failed may be tried again. By which request a sandbox was
  * made stands in its row, so that also the next server knows it: who lost its answer to a crash
- * gets the sandbox that it asked for. */
+ * gets the sandbox that it asked for. What forks, snapshots and runs leave does not say so: they
+ * are written down before they are begun, and again with the answer (once-rows.c). One that was
+ * begun and not answered when a server died may have been done: it is refused, and never done
+ * again. */
 #include "api/v1/v1.h"
 
 enum {
@@ -11,26 +14,66 @@ enum {
 	MAX_KEY = 255,
 	MAX_BODY = 256 << 10,
 	MAX_BYTES = 64 << 20, /* of all of them */
+	TEAM_PART = 8,        /* of both, that one team may have: it forgets its own first */
+};
+
+struct once_team {
+	char id[ACCESS_ID_SIZE];
+	struct list all; /* oldest first */
+	size_t n, bytes;
 };
 
 struct once {
-	struct list node;          /* oldest first */
+	struct list node;    /* oldest first */
+	struct list of_team; /* the same, of its team's */
+	struct once_team *team;
 	char name[API_ONCE_SIZE];  /* of whose, what and the key */
 	uint8_t body[SHA256_SIZE]; /* what was asked */
 	struct api_call *first;    /* NULL: answered */
 	struct api_call *waiting;  /* a chain by call->next_waiting */
 	int64_t until_ms;
-	int status; /* 0, and answered: it cannot be told again */
+	int status;      /* 0, and answered: it cannot be told again */
+	bool is_kept;    /* it has a row */
+	bool is_unknown; /* it was begun by a server that never answered */
 	struct buf answer;
 };
 
+static struct once_team *team_of(struct api *api, const char *id)
+{
+	struct once_team *team = map_get(&api->once.teams, str_of(id));
+
+	if (team)
+		return team;
+	team = XNEW(struct once_team);
+	(void)snprintf(team->id, sizeof team->id, "%s", id);
+	list_init(&team->all);
+	(void)map_put(&api->once.teams, str_of(team->id), team);
+	return team;
+}
+
 static void once_free(struct api *api, struct once *once)
 {
+	struct once_team *team = once->team;
+
 	(void)map_remove(&api->once.by_name, str_of(once->name));
 	list_remove(&once->node);
+	list_remove(&once->of_team);
 	api->once.bytes -= once->answer.n;
+	team->bytes -= once->answer.n;
+	if (--team->n == 0) {
+		(void)map_remove(&api->once.teams, str_of(team->id));
+		free(team);
+	}
 	buf_done(&once->answer);
 	free(once);
+}
+
+/* Before its time. */
+static void forget(struct api *api, struct once *once)
+{
+	if (once->is_kept)
+		once_row_remove(api->config.store, once->name);
+	once_free(api, once);
 }
 
 void once_done(struct api *api)
@@ -38,6 +81,7 @@ void once_done(struct api *api)
 	LIST_EACH(&api->once.all, node)
 	once_free(api, container_of(node, struct once, node));
 	map_done(&api->once.by_name);
+	map_done(&api->once.teams);
 }
 
 /* Those whose time is up, and of too many the oldest; never one that somebody waits for. */
@@ -50,8 +94,30 @@ static void sweep(struct api *api, int64_t now_ms)
 		if (once->until_ms > now_ms && api->once.by_name.n < MAX_REMEMBERED &&
 			api->once.bytes < MAX_BYTES)
 			break;
+		if (once->first)
+			continue;
+		if (once->until_ms > now_ms)
+			forget(api, once);
+		else
+			once_free(api, once); /* rows whose time is up go with the next one */
+	}
+}
+
+/* What one team remembers is not forgotten for another's. */
+static void sweep_team(struct api *api, const char *id)
+{
+	struct once_team *team = map_get(&api->once.teams, str_of(id));
+
+	if (!team)
+		return;
+	LIST_EACH(&team->all, node)
+	{
+		struct once *once = container_of(node, struct once, of_team);
+
+		if (team->n < MAX_REMEMBERED / TEAM_PART && team->bytes < MAX_BYTES / TEAM_PART)
+			break; /* with some left: one alone has not so much */
 		if (!once->first)
-			once_free(api, once);
+			forget(api, once);
 	}
 }
 
@@ -103,6 +169,14 @@ static void fail_untold(struct api_call *call)
 		"ask for its outcome by the ids that the answer gave, or use a new key");
 }
 
+static void fail_unknown(struct api_call *call)
+{
+	api_fail_as(call, 409, "not_repeatable",
+		"the server ended before it had answered the first request with this "
+		"Idempotency-Key: it may have been done",
+		"look for what it made, or use a new key");
+}
+
 /* Made for the same request: by the server before this one, or with an answer that was not kept. */
 static bool find_made(struct api_call *call, const uint8_t body[SHA256_SIZE])
 {
@@ -134,6 +208,8 @@ static bool join(struct api_call *call, struct once *once, const uint8_t body[SH
 	} else if (once->first) {
 		call->next_waiting = once->waiting;
 		once->waiting = call;
+	} else if (once->is_unknown) {
+		fail_unknown(call);
 	} else if (once->status == 0) {
 		if (!find_made(call, body))
 			fail_untold(call);
@@ -143,11 +219,67 @@ static bool join(struct api_call *call, struct once *once, const uint8_t body[SH
 	return true;
 }
 
+static struct once *once_new(struct api *api, const struct once_row *row)
+{
+	struct once *once = XNEW(struct once);
+
+	once->until_ms = time_now_ms() + REMEMBER_MS;
+	once->answer = BUF_INIT(MAX_BODY);
+	memcpy(once->name, row->name, sizeof once->name);
+	memcpy(once->body, row->body, sizeof once->body);
+	once->team = team_of(api, row->team_id);
+	once->team->n++;
+	list_append(&once->team->all, &once->of_team);
+	list_append(&api->once.all, &once->node);
+	(void)map_put(&api->once.by_name, str_of(once->name), once);
+	return once;
+}
+
+static void keep_answer(struct api *api, struct once *once, int status, struct str body)
+{
+	if (buf_add_str(&once->answer, body) < 0)
+		return; /* too long */
+	once->status = status;
+	api->once.bytes += once->answer.n;
+	once->team->bytes += once->answer.n;
+}
+
+static void load_one(void *arg, const struct once_row *row, struct str answer)
+{
+	struct api *api = arg;
+	struct once *once = once_new(api, row);
+	int64_t age_ms = (time_wall_us() - row->asked_us) / 1000;
+
+	once->is_kept = true;
+	once->is_unknown = row->status == 0;
+	once->until_ms -= MIN(MAX(age_ms, 0), REMEMBER_MS);
+	if (row->status > ONCE_UNTOLD)
+		keep_answer(api, once, row->status, answer);
+}
+
+int once_load(struct api *api, struct err *e)
+{
+	return once_rows_load(api->config.store, api->once.key,
+		time_wall_us() - REMEMBER_MS * 1000LL, load_one, api, e);
+}
+
+/* Now it cannot be done twice, whatever happens. */
+static void row_written(void *arg, int r, const struct err *e)
+{
+	struct api_call *call = arg;
+
+	CRASH_POINT("once.begun");
+	if (r < 0)
+		api_fail(call, e);
+	else
+		api_run(call);
+}
+
 bool once_begin(struct api_call *call)
 {
 	struct str key = http_header(call->x, "Idempotency-Key");
 	struct api *api = call->api;
-	uint8_t body[SHA256_SIZE];
+	struct once_row row = { .asked_us = time_wall_us() };
 	struct once *once;
 
 	if (!key.p)
@@ -158,23 +290,31 @@ bool once_begin(struct api_call *call)
 		return true;
 	}
 	sweep(api, time_now_ms());
+	sweep_team(api, call->key.team_id);
 	name_it(call, key, call->once_name);
-	sha256(call->body.p, call->body.n, body);
+	sha256(call->body.p, call->body.n, row.body);
 	once = map_get(&api->once.by_name, str_of(call->once_name));
 	if (once)
-		return join(call, once, body);
-	if (find_made(call, body))
+		return join(call, once, row.body);
+	if (find_made(call, row.body))
 		return true;
-	once = XNEW(struct once);
+	memcpy(row.name, call->once_name, sizeof row.name);
+	memcpy(row.team_id, call->key.team_id, sizeof row.team_id);
+	once = once_new(api, &row);
 	once->first = call;
-	once->until_ms = time_now_ms() + REMEMBER_MS;
-	once->answer = BUF_INIT(MAX_BODY);
-	memcpy(once->name, call->once_name, sizeof once->name);
-	memcpy(once->body, body, sizeof once->body);
-	list_append(&api->once.all, &once->node);
-	(void)map_put(&api->once.by_name, str_of(once->name), once);
+	once->is_kept = call->route->flags & API_KEPT;
 	call->once = once;
-	return false;
+	if (once->is_kept)
+		once_row_insert(api->config.store, &row, row.asked_us - REMEMBER_MS * 1000LL,
+			row_written, call);
+	return once->is_kept;
+}
+
+static void row_answered(struct api *api, const struct once *once)
+{
+	if (once->is_kept)
+		once_row_answer(api->config.store, api->once.key, once->name,
+			once->status ? once->status : ONCE_UNTOLD, buf_str(&once->answer));
 }
 
 void once_answered(struct api_call *call, int status, struct str body)
@@ -189,11 +329,11 @@ void once_answered(struct api_call *call, int status, struct str body)
 		answer_again(other, status, body);
 	}
 	if (status >= 300) {
-		once_free(call->api, once);
-	} else if (buf_add_str(&once->answer, body) == 0) {
-		once->status = status;
-		call->api->once.bytes += once->answer.n;
+		forget(call->api, once);
+		return;
 	}
+	keep_answer(call->api, once, status, body);
+	row_answered(call->api, once);
 }
 
 static void fail_abandoned(struct api_call *call)
@@ -218,7 +358,10 @@ static struct once *once_end(struct api_call *call, api_fn fail)
 
 void once_streamed(struct api_call *call)
 {
-	(void)once_end(call, fail_untold);
+	const struct once *once = once_end(call, fail_untold);
+
+	if (once)
+		row_answered(call->api, once);
 }
 
 void once_abandoned(struct api_call *call)
@@ -226,7 +369,7 @@ void once_abandoned(struct api_call *call)
 	struct once *once = once_end(call, fail_abandoned);
 
 	if (once)
-		once_free(call->api, once);
+		forget(call->api, once);
 }
 
 bool once_is_awaited(const struct api_call *call)

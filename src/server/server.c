@@ -515,7 +515,11 @@ static int wire(struct server *s, struct err *e)
 	api.egress = outward_egress(s->outward);
 	api.runtimes = &s->runtimes;
 	watch_tell_api(s->watch, &api);
-	s->api = api_new(&api);
+	memcpy(api.seed, s->prepared.seed, sizeof api.seed);
+	r = api_new(&api, &s->api, e);
+	explicit_bzero(api.seed, sizeof api.seed);
+	if (r < 0)
+		return r;
 	s->edge = edge_new(&(struct edge_config){ .loop = s->loop,
 		.sandboxes = s->sandboxes,
 		.access = s->access,
