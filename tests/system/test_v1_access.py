@@ -292,6 +292,85 @@ class Revoked(Case):
         self.assertEqual(api.call('DELETE', f"/keys/{made['id']}").status, 204)
         self.assertEqual(api.call('GET', '/keys').status, 401)
 
+    def test_an_agent_has_its_own_volumes_alone(self):
+        scopes = [scope for scope in SCOPES if scope not in ('keys', 'admin')]
+        agent, other = (self.api.key_for(agent_id=name, scopes=scopes)[0] for name in ('keeper', 'looker'))
+        teams, its = (asked.raw('POST', '/volumes', json.dumps({'name': name})).json()
+                      for asked, name in ((self.api, 'of-the-team'), (agent, 'of-the-keeper')))
+        for volume in (teams, its):
+            self.addCleanup(self.api.raw, 'DELETE', f"/volumes/{volume['volumeID']}")
+        for asked, volume in ((agent, teams), (other, teams), (other, its)):
+            where = f"/volumes/{volume['volumeID']}"
+            self.assertEqual(asked.raw('GET', where).status, 404)
+            self.assertEqual(asked.raw('POST', f'{where}/rotate-token').status, 404)
+            self.assertEqual(asked.call('POST', f'{where}/rotate-token').status, 404)
+            self.assertEqual(asked.raw('DELETE', where).status, 404)
+            answer = asked.call('POST', '/sandboxes', {'volumes': [{'name': volume['name'], 'path': '/v'}]})
+            self.assertEqual(answer.status, 400, answer.body)
+        self.assertEqual([[item['name'] for item in asked.raw('GET', '/volumes').json()] for asked in (agent, other)],
+                         [['of-the-keeper'], []])
+        self.assertEqual(self.content(teams['volumeID'], teams['token'], 'PUT', b'kept'), 201)
+        self.assertEqual([event['agent_id'] for event in agent.events(subject=its['volumeID'])], ['keeper'])
+        # The team has both; and what it mounts for an agent, the agent may use.
+        made = self.make(agent_id='looker', volumes=[{'name': name, 'path': f'/{name}'}
+                                                     for name in ('of-the-team', 'of-the-keeper')])
+        got = other.ask('POST', f'/sandboxes/{made}/execute', {'shell': 'cat /of-the-team/f'})
+        self.assertEqual(got['stdout'], 'kept')
+        self.assertEqual(agent.raw('DELETE', f"/volumes/{its['volumeID']}").status, 204)
+
+    def content(self, volume, token, method='GET', body=None):
+        return self.api.raw(method, f'/volumecontent/{volume}/file?path=/f&force=true', body,
+                            {'Authorization': f'Bearer {token}'}).status
+
+    def test_a_volumes_token_is_replaced(self):
+        made = self.api.raw('POST', '/volumes', '{"name": "rotated"}').json()
+        volume, first = made['volumeID'], made['token']
+        self.assertEqual(self.content(volume, first, 'PUT', b'kept'), 201)
+        second = self.api.ask('POST', f'/volumes/{volume}/rotate-token')['token']
+        third = self.api.raw('POST', f'/volumes/{volume}/rotate-token').json()['token']
+        self.assertEqual(self.api.raw('GET', f'/volumes/{volume}').json()['token'], third)
+        self.assertEqual(len({first, second, third}), 3)
+        for _ in range(2):
+            self.assertEqual([self.content(volume, token) for token in (first, second, third)], [401, 401, 200])
+            self.server.stop()
+            self.server.start()
+        kinds = [event['kind'] for event in self.api.events(subject=volume)]
+        self.assertEqual(kinds.count('volume.token_rotated'), 2)
+        self.assertEqual(self.told(self.api, 'POST', f'/volumes/{uuid.uuid4()}/rotate-token'), (404, 'not_found'))
+
+    def test_what_an_old_token_has_open_is_cut(self):
+        made = self.api.raw('POST', '/volumes', '{"name": "cut"}').json()
+        self.assertEqual(self.content(made['volumeID'], made['token'], 'PUT', b'there'), 201)
+        for method, what, half, rest in (('PUT', 'file', b'half', b' more!'), ('PATCH', 'path', b'{"mod', b'e":0}')):
+            made = self.api.raw('GET', f"/volumes/{made['volumeID']}").json()
+            link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60)
+            self.addCleanup(link.close)
+            link.putrequest(method, f"/volumecontent/{made['volumeID']}/{what}?path=/f&force=true")
+            link.putheader('Authorization', f"Bearer {made['token']}")
+            link.putheader('Content-Type', 'application/json')
+            link.putheader('Content-Length', str(len(half + rest)))
+            link.endheaders(half)
+            time.sleep(0.2)
+            self.api.ask('POST', f"/volumes/{made['volumeID']}/rotate-token")
+            with self.subTest(method), self.assertRaises((OSError, http.client.HTTPException)):
+                link.send(rest)
+                link.getresponse()
+
+    def test_the_operators_token_reaches_no_service(self):
+        box = self.make()
+        code = ('import http.server as h\nclass E(h.BaseHTTPRequestHandler):\n def do_GET(s):\n  '
+                's.send_response(200); s.end_headers(); s.wfile.write(str(s.headers).encode())\n'
+                "h.HTTPServer(('127.0.0.1', 8000), E).serve_forever()\n")
+        self.api.ask('POST', f'/sandboxes/{box}/execute', {'argv': ['python3', '-c', code], 'background': True})
+        for token, passes in ((TOKEN, False), (TOKEN[:-1], True)):
+            until, answer = time.monotonic() + 60, None
+            while (not answer or answer.status == 502) and time.monotonic() < until:
+                answer = self.operator.raw('GET', '/', headers={
+                    'E2b-Sandbox-Id': box, 'E2b-Sandbox-Port': '8000', 'X-Admin-Token': token,
+                    'Authorization': f'Bearer {token}'})
+            self.assertEqual((answer.status, token.encode() + b'\n' in answer.body), (200, passes), answer.body)
+
+
 class Log(Case):
     OPTIONS = ('--log-level', 'debug')
 

@@ -148,6 +148,7 @@ void e2b_volumes_list(struct api_call *call);
 void e2b_volumes_create(struct api_call *call);
 void e2b_volumes_get(struct api_call *call);
 void e2b_volumes_remove(struct api_call *call);
+void e2b_volumes_rotate_token(struct api_call *call);
 void e2b_content_stat(struct api_call *call);
 void e2b_content_patch(struct api_call *call);
 void e2b_content_remove(struct api_call *call);

@@ -58,6 +58,7 @@ const struct api_route api_e2b_routes[] = {
 	{ "POST", "/volumes", e2b_volumes_create, API_BODY, ACCESS_VOLUMES },
 	{ "GET", "/volumes/{id}", e2b_volumes_get, 0, ACCESS_VOLUMES },
 	{ "DELETE", "/volumes/{id}", e2b_volumes_remove, 0, ACCESS_VOLUMES },
+	{ "POST", "/volumes/{id}/rotate-token", e2b_volumes_rotate_token, 0, ACCESS_VOLUMES },
 	{ "GET", "/volumecontent/{id}/path", e2b_content_stat, API_VOLUME },
 	{ "PATCH", "/volumecontent/{id}/path", e2b_content_patch, API_VOLUME | API_BODY },
 	{ "DELETE", "/volumecontent/{id}/path", e2b_content_remove, API_VOLUME },

@@ -23,7 +23,7 @@ static void reply_volume(struct api_call *call, int status, const struct volume 
 	struct volume_use use;
 	struct jsonw w;
 
-	volume_token(call->api->config.volumes, v->id, token);
+	volume_token(call->api->config.volumes, v, token);
 	volume_use(call->api->config.volumes, v, &use);
 	jsonw_init(&w, &body);
 	write_volume(&w, v, token, &use);
@@ -93,6 +93,21 @@ void e2b_volumes_get(struct api_call *call)
 		reply_volume(call, 200, v);
 	else
 		api_fail_status(call, 404, "volume not found");
+}
+
+static void rotated(void *arg, int r, const struct volume *v, const struct err *e)
+{
+	if (r < 0)
+		api_fail(arg, e);
+	else
+		reply_volume(arg, 200, v);
+}
+
+void e2b_volumes_rotate_token(struct api_call *call)
+{
+	if (check_id(call) == 0)
+		volume_rotate_token(call->api->config.volumes, &call->volume_owner, call->params[0],
+			call->key.id, rotated, call);
 }
 
 void e2b_volumes_remove(struct api_call *call)

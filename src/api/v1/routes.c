@@ -58,6 +58,7 @@ const struct api_route api_v1_routes[] = {
 	{ "GET", "/api/v1/secrets", v1_secrets_list, 0, ACCESS_SECRETS },
 	{ "PUT", "/api/v1/secrets/{name}", v1_secrets_put, API_BODY, ACCESS_SECRETS },
 	{ "DELETE", "/api/v1/secrets/{name}", v1_secrets_delete, 0, ACCESS_SECRETS },
+	{ "POST", "/api/v1/volumes/{id}/rotate-token", v1_volumes_rotate_token, 0, ACCESS_VOLUMES },
 	{ 0 },
 };
 

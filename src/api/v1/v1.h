@@ -159,3 +159,4 @@ void v1_metrics(struct api_call *call);
 void v1_secrets_list(struct api_call *call);
 void v1_secrets_put(struct api_call *call);
 void v1_secrets_delete(struct api_call *call);
+void v1_volumes_rotate_token(struct api_call *call);
