@@ -75,6 +75,53 @@ static int write_runtimes(struct api_call *call, struct jsonw *w)
 	return first;
 }
 
+/* One that is short of room makes no server unready: what runs is served. */
+static void write_disk(struct api_call *call, struct jsonw *w)
+{
+	bool is_short = sandbox_host(call->api->config.sandboxes)->is_short;
+
+	jsonw_object(w, "disk");
+	jsonw_strz(w, "state", is_short ? "short" : "ready");
+	if (is_short)
+		jsonw_strz(w, "message",
+			"the host's disk is nearly full: sandboxes that write stand still, none is "
+			"made");
+	jsonw_end_object(w);
+}
+
+/* What waits behind it, and how long each kind of work has kept its loop. */
+static void write_warden(struct api_call *call, struct jsonw *w, int r, const char *why)
+{
+	const struct runtime_host *host = sandbox_host(call->api->config.sandboxes);
+
+	jsonw_object(w, "warden");
+	jsonw_strz(w, "state", r < 0 ? "failed" : "ready");
+	if (r < 0)
+		jsonw_strz(w, "message", why);
+	jsonw_int(w, "ending", host->ending);
+	jsonw_int(w, "prepared", host->prepared);
+	jsonw_array(w, "steps");
+	for (size_t i = 0; i < RUNTIME_STEPS; i++) {
+		const struct runtime_step *step = &host->steps[i];
+
+		jsonw_object(w, NULL);
+		jsonw_strz(w, "step", runtime_step_name(i));
+		jsonw_array(w, "at_most");
+		for (size_t b = 0; b < RUNTIME_BUCKETS; b++)
+			jsonw_int(w, NULL, step->at_most[b]);
+		jsonw_end_array(w);
+		jsonw_int(w, "total_us", step->total_us);
+		jsonw_int(w, "max_us", step->max_us);
+		jsonw_end_object(w);
+	}
+	jsonw_end_array(w);
+	jsonw_array(w, "buckets_us");
+	for (size_t b = 0; b < RUNTIME_BUCKETS - 1; b++)
+		jsonw_int(w, NULL, runtime_bucket_us(b));
+	jsonw_end_array(w);
+	jsonw_end_object(w);
+}
+
 static void reply_ready(struct api_call *call, int store_r, const char *why)
 {
 	bool draining = call->api->node.draining;
@@ -87,7 +134,8 @@ static void reply_ready(struct api_call *call, int store_r, const char *why)
 	jsonw_object(&answer.w, NULL);
 	write_part(&answer.w, "store", store_r, "ready", why);
 	r = sandbox_ready(call->api->config.sandboxes, &e);
-	write_part(&answer.w, "warden", r, "ready", e.msg);
+	write_warden(call, &answer.w, r, e.msg);
+	write_disk(call, &answer.w);
 	r = MIN(write_runtimes(call, &answer.w), r);
 	jsonw_strz(&answer.w, "status",
 		draining               ? "draining"
@@ -239,6 +287,79 @@ static void write_feed(struct api_call *call, struct buf *out)
 		(double)traces.behind);
 }
 
+/* What a team has open is its own and the operator's to know. */
+struct team_values {
+	const struct api_call *call;
+	struct buf *out;
+	bool is_bytes;
+};
+
+static void write_team(void *arg, const char *name, size_t connections, size_t bytes)
+{
+	CLEANUP(buf_done) struct buf labels = BUF_INIT(256);
+	const struct team_values *v = arg;
+
+	if (!v->call->is_operator && strcmp(v->call->key.team_id, name) != 0)
+		return;
+	observe_label(&labels, "team", str_of(name));
+	if (v->is_bytes)
+		observe_write_value(v->out, "atoll_team_queued_bytes", buf_str(&labels),
+			(double)bytes);
+	else
+		observe_write_value(v->out, "atoll_team_connections", buf_str(&labels),
+			(double)connections);
+}
+
+static void write_teams(struct api_call *call, struct buf *out)
+{
+	struct team_values v = { .call = call, .out = out };
+
+	observe_write_family(out, "atoll_team_connections", "gauge", "Connections of each team.");
+	http_server_each_holder(http_server_of(call->x), write_team, &v);
+	v.is_bytes = true;
+	observe_write_family(out, "atoll_team_queued_bytes", "gauge",
+		"Replies not read yet, and bodies not whole yet, of each team.");
+	http_server_each_holder(http_server_of(call->x), write_team, &v);
+}
+
+static void write_evictions(const struct http_admission *a, struct buf *out)
+{
+	observe_write_family(out, "atoll_connections_evicted_total", "counter",
+		"Connections that gave way to others, by what they were.");
+	observe_write_value(out, "atoll_connections_evicted_total", STR("was=\"stranger\""),
+		(double)a->evicted_strangers);
+	observe_write_value(out, "atoll_connections_evicted_total", STR("was=\"idle\""),
+		(double)a->evicted_idle);
+	write_counter(out, "atoll_connections_turned_away_total",
+		"Connections for which there was no room.", (double)a->turned_away);
+	write_counter(out, "atoll_connections_refused_total",
+		"Requests of teams that had all that they may have.", (double)a->refused);
+	write_counter(out, "atoll_unread_replies_cut_total",
+		"Replies that were cut because nobody read them.", (double)a->cut_unread);
+}
+
+static void write_connections(struct api_call *call, struct buf *out)
+{
+	struct http_admission a;
+
+	http_server_admission(http_server_of(call->x), &a);
+	observe_write_family(out, "atoll_connections", "gauge", "Connections, by who holds them.");
+	observe_write_value(out, "atoll_connections", STR("holder=\"stranger\""),
+		(double)a.strangers);
+	observe_write_value(out, "atoll_connections", STR("holder=\"operator\""),
+		(double)a.operators);
+	observe_write_value(out, "atoll_connections", STR("holder=\"team\""),
+		(double)(a.connections - a.strangers - a.operators));
+	write_gauge(out, "atoll_connections_max", "As many there may be.", (double)a.max);
+	write_gauge(out, "atoll_connections_reserved", "Of them, never given to teams.",
+		(double)a.reserve);
+	write_gauge(out, "atoll_queued_bytes", "Replies not read yet, and bodies not whole yet.",
+		(double)a.bytes);
+	write_gauge(out, "atoll_queued_bytes_max", "As many there may be.", (double)a.max_bytes);
+	write_evictions(&a, out);
+	write_teams(call, out);
+}
+
 static void note_breakers(struct api_call *call)
 {
 	static const double values[] = {
@@ -279,6 +400,82 @@ static void write_health(struct api_call *call, struct buf *out)
 			str_of(sandbox_health_name((enum sandbox_health)i)));
 		observe_write_value(out, "atoll_sandbox_health", buf_str(&labels), (double)n[i]);
 	}
+}
+
+/* What the operator alone sees: of the machine, and of all teams together. */
+/* What all sandboxes of this machine share. */
+static void write_host(struct api_call *call, struct buf *out)
+{
+	const struct runtime_host *host = sandbox_host(call->api->config.sandboxes);
+
+	write_gauge(out, "atoll_disk_free_bytes", "Left for the disks of all sandboxes.",
+		(double)host->free_bytes);
+	write_gauge(out, "atoll_disk_total_bytes", "Of the file system that they lie on.",
+		(double)host->total_bytes);
+	write_gauge(out, "atoll_disk_promised_bytes", "The sizes of their disks together.",
+		(double)host->promised_bytes);
+	write_gauge(out, "atoll_sandboxes_held",
+		"Those that write and stand still for want of room.", host->held);
+	write_gauge(out, "atoll_sandboxes_ending",
+		"Those that have ended and are not yet removed to the last trace.", host->ending);
+	write_gauge(out, "atoll_slots_prepared", "Sandboxes made ahead that wait for a request.",
+		host->prepared);
+	write_gauge(out, "atoll_workers_lost",
+		"Processes that the kernel keeps in some sandbox's file system.",
+		host->lost_workers);
+}
+
+/* The warden does one thing at a time: what takes long here, everybody waits for. */
+static void write_step(struct buf *out, const struct runtime_step *step, const char *name)
+{
+	char label[80];
+	int64_t n = 0;
+
+	for (size_t b = 0; b < RUNTIME_BUCKETS; b++) {
+		n += step->at_most[b];
+		if (b < RUNTIME_BUCKETS - 1)
+			(void)snprintf(label, sizeof label, "step=\"%s\",le=\"%.6g\"", name,
+				(double)runtime_bucket_us(b) / 1e6);
+		else
+			(void)snprintf(label, sizeof label, "step=\"%s\",le=\"+Inf\"", name);
+		observe_write_value(out, "atoll_warden_step_seconds_bucket", str_of(label),
+			(double)n);
+	}
+	(void)snprintf(label, sizeof label, "step=\"%s\"", name);
+	observe_write_value(out, "atoll_warden_step_seconds_sum", str_of(label),
+		(double)step->total_us / 1e6);
+	observe_write_value(out, "atoll_warden_step_seconds_count", str_of(label), (double)n);
+}
+
+static void write_steps(struct api_call *call, struct buf *out)
+{
+	const struct runtime_host *host = sandbox_host(call->api->config.sandboxes);
+
+	observe_write_family(out, "atoll_warden_step_seconds", "histogram",
+		"How long each kind of work kept the warden's loop.");
+	for (size_t i = 0; i < RUNTIME_STEPS; i++)
+		write_step(out, &host->steps[i], runtime_step_name(i));
+}
+
+static void write_server(struct api_call *call, struct buf *out)
+{
+	note_breakers(call);
+	write_store(call, out);
+	write_feed(call, out);
+	write_connections(call, out);
+	write_host(call, out);
+	write_steps(call, out);
+	observe_metrics_write(call->api->config.metrics, out);
+}
+
+static void write_own(struct api_call *call, struct buf *out)
+{
+	const struct observe_metrics *of_team =
+		observe_metrics_of(call->api->config.metrics, str_of(call->key.team_id));
+
+	write_teams(call, out);
+	if (of_team)
+		observe_metrics_write(of_team, out);
 }
 
 void v1_metrics(struct api_call *call)
