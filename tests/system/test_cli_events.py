@@ -25,7 +25,7 @@ class Events(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-cli-events-')
         cls.addClassCleanup(scratch.cleanup)
         pathlib.Path(scratch.name).chmod(0o755)
-        cls.server = Server(BUILD, scratch.name, '--pool', '2', '--stop-sandboxes', '--price-vcpu-hour', '1')
+        cls.server = Server(BUILD, scratch.name, '--pool', '2', '--stop-sandboxes', '--metrics-open', '--price-vcpu-hour', '1')
         cls.addClassCleanup(cls.server.stop)
         cls.server.start()
         cls.api = Api(cls.server)

@@ -53,7 +53,7 @@ class Case(unittest.TestCase):
         self.api = Api(self.server)
 
     def make_server(self):
-        return Server(BUILD, self.top, '--pool', '4', '--stop-sandboxes', *self.options)
+        return Server(BUILD, self.top, '--pool', '4', '--stop-sandboxes', '--metrics-open', *self.options)
 
     def start(self):
         self.server.environment['ATOLL_FAULTS'] = str(self.faults.path)

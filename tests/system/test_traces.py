@@ -118,7 +118,7 @@ class Case(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-traces-')
         self.addCleanup(scratch.cleanup)
         pathlib.Path(scratch.name).chmod(0o755)
-        server = Server(BUILD, scratch.name, '--pool', '2', '--stop-sandboxes', *options)
+        server = Server(BUILD, scratch.name, '--pool', '2', '--stop-sandboxes', '--metrics-open', *options)
         server.environment.update({k: str(v) for k, v in environment.items()})
         self.addCleanup(server.stop)
         if collector:

@@ -20,6 +20,7 @@ from harness.v1 import Api
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 SLACK_S = 0.1  # between our clock and the server's
 PRICES = {'vcpu': 3.6, 'memory': 7.2, 'disk': 0.036, 'egress': 1000}
+TOKEN = 'the-operator-of-this-test'
 
 
 class Case(unittest.TestCase):
@@ -31,7 +32,9 @@ class Case(unittest.TestCase):
         cls.addClassCleanup(scratch.cleanup)
         cls.scratch = pathlib.Path(scratch.name)
         cls.scratch.chmod(0o755)
-        cls.server = Server(BUILD, cls.scratch, '--pool', '2', '--stop-sandboxes',
+        (cls.scratch / 'token').write_text(TOKEN)
+        cls.server = Server(BUILD, cls.scratch, '--pool', '2', '--stop-sandboxes', '--admin-token-file',
+                            cls.scratch / 'token',
                             '--price-vcpu-hour', '3.6', '--price-memory-gib-hour', '7.2',
                             '--price-disk-gib-hour', '0.036', '--price-egress-gib', '1000',
                             '--price-currency', 'EUR', *cls.OPTIONS)
@@ -307,11 +310,12 @@ class Metrics(Case):
         with self.box():
             self.api.call('GET', '/sandboxes/nosuchsandbox')
             deadline = time.monotonic() + 60  # what is counted by events is counted soon
-            answer = self.api.get('/metrics')
+            operator = Api(self.server, operator=TOKEN)
+            answer = operator.get('/metrics')
             wanted = b'atoll_sandbox_create_seconds_count{', b'atoll_events_total{kind="sandbox.created"}'
             while not all(text in answer.body for text in wanted) and time.monotonic() < deadline:
                 time.sleep(0.2)
-                answer = self.api.get('/metrics')
+                answer = operator.get('/metrics')
         self.assertEqual(answer.headers['Content-Type'], 'text/plain; version=0.0.4; charset=utf-8')
         types, values = self.parse(answer.body.decode())
         self.assertEqual(values['atoll_sandboxes{state="running"}'], 1)

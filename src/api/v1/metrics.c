@@ -218,7 +218,8 @@ static void write_counter(struct buf *out, const char *name, const char *help, d
 	observe_write_value(out, name, STR(""), value);
 }
 
-static void write_sandboxes(struct api_call *call, struct buf *out)
+/* Those that start and end are in no team's list yet, or no more. */
+static void write_sandboxes(struct api_call *call, const struct sandbox_owner *who, struct buf *out)
 {
 	static const char *const labels[STATES] = {
 		[SANDBOX_STARTING] = "state=\"starting\"",
@@ -230,13 +231,15 @@ static void write_sandboxes(struct api_call *call, struct buf *out)
 	};
 	int64_t n[STATES] = { 0 }, all = (int64_t)sandbox_count(call->api->config.sandboxes), seen;
 
-	sandbox_each(call->api->config.sandboxes, NULL, count_state, n);
+	sandbox_each(call->api->config.sandboxes, who, count_state, n);
 	seen = n[SANDBOX_RUNNING] + n[SANDBOX_PAUSING] + n[SANDBOX_PAUSED] + n[SANDBOX_RESUMING];
 	n[SANDBOX_STARTING] = MIN(call->api->node.starting, all - seen);
 	n[SANDBOX_ENDING] = all - seen - n[SANDBOX_STARTING];
 	observe_write_family(out, "atoll_sandboxes", "gauge", "Sandboxes by state.");
 	for (size_t i = 0; i < STATES; i++)
-		observe_write_value(out, "atoll_sandboxes", str_of(labels[i]), (double)n[i]);
+		if (!who || (i != SANDBOX_STARTING && i != SANDBOX_ENDING))
+			observe_write_value(out, "atoll_sandboxes", str_of(labels[i]),
+				(double)n[i]);
 }
 
 static void write_store(struct api_call *call, struct buf *out)
@@ -386,11 +389,11 @@ static void count_health(void *arg, const struct sandbox *sb)
 		((int64_t *)arg)[sb->health]++;
 }
 
-static void write_health(struct api_call *call, struct buf *out)
+static void write_health(struct api_call *call, const struct sandbox_owner *who, struct buf *out)
 {
 	int64_t n[SANDBOX_DEAD + 1] = { 0 };
 
-	sandbox_each(call->api->config.sandboxes, NULL, count_health, n);
+	sandbox_each(call->api->config.sandboxes, who, count_health, n);
 	observe_write_family(out, "atoll_sandbox_health", "gauge",
 		"Running sandboxes by their health.");
 	for (size_t i = 0; i < ARRAY_SIZE(n); i++) {
@@ -481,9 +484,10 @@ static void write_own(struct api_call *call, struct buf *out)
 void v1_metrics(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(API_ANSWER_BYTES), labels = BUF_INIT(256);
+	const struct sandbox_owner *who = call->key.team_id[0] ? &call->owner : NULL;
 
 	if (call->key.agent_id[0]) {
-		api_fail_as(call, 403, "forbidden", "these are counts of the whole server",
+		api_fail_as(call, 403, "forbidden", "these are counts of a whole team",
 			"ask with a key that is no agent's");
 		return;
 	}
@@ -491,12 +495,12 @@ void v1_metrics(struct api_call *call)
 	observe_label(&labels, "node", str_of(call->api->config.node_id));
 	observe_write_family(&out, "atoll_build_info", "gauge", "What runs here.");
 	observe_write_value(&out, "atoll_build_info", buf_str(&labels), 1);
-	write_sandboxes(call, &out);
-	write_health(call, &out);
-	note_breakers(call);
-	write_store(call, &out);
-	write_feed(call, &out);
-	observe_metrics_write(call->api->config.metrics, &out);
+	write_sandboxes(call, who, &out);
+	write_health(call, who, &out);
+	if (who)
+		write_own(call, &out);
+	else
+		write_server(call, &out);
 	api_note_answer(call, 200);
 	http_reply(call->x, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&out));
 }
