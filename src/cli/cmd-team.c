@@ -28,6 +28,13 @@ static const struct ceiling {
 	{ "max-volume", "volumeSizeMB", true },
 	{ "max-volume-storage", "volumeStorageMB", true },
 	{ "max-artifact-storage", "artifactStorageMB", true },
+	{ "max-history", "historyMB", true },
+	{ "max-commands", "commandsMB", true },
+	{ "max-output", "outputMB", true },
+	{ "max-events", "eventsMB", true },
+	{ "max-secrets", "secrets", false },
+	{ "max-api-keys", "apiKeys", false },
+	{ "max-command-rules", "commandRules", false },
 };
 
 struct team_info {

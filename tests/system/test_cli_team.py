@@ -47,7 +47,9 @@ class Team(Cli, TeamServer):
         names = {'cpuCount': 'cpu', 'memoryMB': 'memory', 'diskSizeMB': 'disk', 'openFiles': 'open-files',
                  'shmSizeMB': 'shm', 'logLines': 'log-lines', 'logLinesPerMinute': 'log-rate',
                  'snapshotStorageMB': 'snapshot-storage', 'volumeSizeMB': 'volume',
-                 'volumeStorageMB': 'volume-storage', 'artifactStorageMB': 'artifact-storage'}
+                 'volumeStorageMB': 'volume-storage', 'artifactStorageMB': 'artifact-storage', 'historyMB': 'history',
+                 'commandsMB': 'commands', 'outputMB': 'output', 'eventsMB': 'events', 'apiKeys': 'api-keys',
+                 'commandRules': 'command-rules'}
         option = '--max-' + names.get(name, name)
         self.assertIn(option, self.ok('help', 'team', 'limits').decode())
         return option

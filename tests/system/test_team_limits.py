@@ -55,7 +55,7 @@ class Ceilings(TeamServer):
     def test_a_teams_own_are_before_the_servers_and_those_before_the_usual(self):
         ceilings = self.seen()['ceilings']
         self.assertEqual((ceilings['snapshots'], ceilings['memoryMB'], ceilings['volumes']), (3, 2048, 1000))
-        self.assertEqual(len(ceilings), 16)
+        self.assertEqual(len(ceilings), 23)
         self.change(snapshots=5, cpuCount=4)
         self.change(volumes=7, cpuCount=None)
         self.assertEqual(self.admin.ok('GET', self.path), {'snapshots': 5, 'volumes': 7})

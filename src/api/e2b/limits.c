@@ -28,6 +28,11 @@ const struct limit_ceilings *e2b_ceilings(const struct api_call *call, struct li
 /* All of them, the usual ones too, and what the team keeps of what they are for. */
 static void write_team(struct api_call *call, struct jsonw *w, const char *team_id)
 {
+	static const struct {
+		enum limit_kind kind;
+		enum store_use use;
+	} rows[] = { { LIMIT_HISTORY, STORE_USE_HISTORY }, { LIMIT_COMMANDS, STORE_USE_COMMANDS },
+		{ LIMIT_OUTPUT, STORE_USE_OUTPUT }, { LIMIT_EVENTS, STORE_USE_EVENTS } };
 	struct limit_ceilings c;
 	struct sandbox_snapshot_use snapshots;
 	struct volume_team_use volumes;
@@ -46,6 +51,9 @@ static void write_team(struct api_call *call, struct jsonw *w, const char *team_
 	jsonw_int(w, limit_name(LIMIT_VOLUME_STORAGE), volumes.used_bytes >> 20);
 	jsonw_int(w, limit_name(LIMIT_ARTIFACT_STORAGE),
 		execution_artifact_bytes(call->api->config.executions, team_id) >> 20);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		jsonw_int(w, limit_name(rows[i].kind),
+			store_used(call->api->config.store, team_id, rows[i].use) >> 20);
 	jsonw_end_object(w);
 }
 
