@@ -62,14 +62,21 @@ static void merge(struct config *config, const struct file_in *in)
 	set_int(&config->pool, in->pool);
 	set_int(&config->artifact_retention_s, in->artifact_retention);
 	set_int(&config->artifact_mb, in->artifact_mb);
+	set_int(&config->output_mb, in->output_mb);
 	set_int(&config->output_retention_s, in->output_retention);
 	set_int(&config->history_retention_s, in->history_retention);
+	set_int(&config->max_connections, in->max_connections);
+	set_int(&config->max_queued_mb, in->max_queued_mb);
 	set_int(&config->max_sandboxes, in->max_sandboxes);
+	set_int(&config->max_team_connections, in->max_team_connections);
 	set_int(&config->max_timeout_s, in->max_timeout);
 	set_int(&config->max_age_s, in->max_age);
 	set_int(&config->unresponsive_after_s, in->unresponsive_after);
 	set_str(&config->unresponsive, in->unresponsive);
 	set_int(&config->disk_mb, in->disk_mb);
+	set_int(&config->upgrade_grace_s, in->upgrade_grace);
+	set_int(&config->disk_hold_s, in->disk_hold);
+	set_int(&config->disk_overcommit, in->disk_overcommit);
 	if (in->stop_sandboxes.is_set)
 		config->stop_sandboxes = in->stop_sandboxes.value;
 	if (in->metrics_open.is_set)
@@ -318,14 +325,19 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		.pool = 16,
 		.artifact_retention_s = 86400,
 		.artifact_mb = 100,
+		.output_mb = 10,
 		.output_retention_s = 604800,
 		.history_retention_s = 31536000,
 		.max_sandboxes = 1000,
+		.max_connections = 16384,
+		.max_queued_mb = 256,
 		.max_timeout_s = 86400,
 		.max_age_s = 86400,
 		.unresponsive = "end",
 		.unresponsive_after_s = 300,
 		.disk_mb = 10240,
+		.disk_hold_s = 60,
+		.upgrade_grace_s = 1,
 	};
 	struct flag flag;
 	int r = 0;

@@ -18,9 +18,11 @@ struct config {
 	const char *database;               /* NULL: SQLite in the data directory */
 	const char *database_password_file; /* NULL: none, or it is in the URL */
 	const char *admin_token_file;       /* NULL: /nodes and /admin are closed */
+	int64_t max_connections, max_team_connections, max_queued_mb; /* see front.h */
 	int64_t pool, max_sandboxes, max_timeout_s, disk_mb;
+	int64_t disk_hold_s, disk_overcommit;
 	int64_t artifact_retention_s, artifact_mb;       /* of what runs leave behind */
-	int64_t output_retention_s;                      /* of what commands printed */
+	int64_t output_retention_s, output_mb;           /* of what commands printed */
 	int64_t history_retention_s;                     /* of what is over; 0: for ever */
 	const char *ceilings_text, *default_limits_text; /* NULL: none; read into the next two */
 	const char *quota_text;                          /* NULL: none; read into the next */
@@ -36,6 +38,7 @@ struct config {
 	struct observe_prices prices;
 	int64_t max_age_s, unresponsive_after_s;
 	const char *unresponsive; /* "end" or "keep" */
+	int64_t upgrade_grace_s;  /* that requests have to finish when the next build takes over */
 	bool stop_sandboxes, no_restart, metrics_open;
 };
 

@@ -254,22 +254,22 @@ static int open_helper(const char *name, struct err *e)
 static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 	const struct prepared *p)
 {
-	char uid[16], pool[24], disk[24];
+	bool debug = strcmp(config->log_level, "debug") == 0;
+	char uid[16], pool[24], disk[24], hold[24], overcommit[24];
 	const char *const argv[] = { "atoll-warden", "--data", config->data, "--templates",
 		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
-		"--disk-mb", disk, NULL };
-	const char *const debug_argv[] = { "atoll-warden", "--data", config->data, "--templates",
-		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
-		"--disk-mb", disk, "--debug", NULL };
+		"--disk-mb", disk, "--hold-seconds", hold, "--disk-overcommit", overcommit,
+		debug ? "--debug" : NULL, NULL };
 	char crash[128];
 	const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", crash, NULL };
-	bool debug = strcmp(config->log_level, "debug") == 0;
 	sigset_t none;
 
 	(void)snprintf(crash, sizeof crash, "%s=%s", CRASH_VARIABLE, getenv(CRASH_VARIABLE) ?: "");
 	(void)snprintf(uid, sizeof uid, "%u", (unsigned)WARDEN_FIRST_UID);
 	(void)snprintf(pool, sizeof pool, "%" PRId64, config->pool);
 	(void)snprintf(disk, sizeof disk, "%" PRId64, config->disk_mb);
+	(void)snprintf(hold, sizeof hold, "%" PRId64, config->disk_hold_s);
+	(void)snprintf(overcommit, sizeof overcommit, "%" PRId64, config->disk_overcommit);
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	(void)setpgid(0,
@@ -278,7 +278,7 @@ static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 		if (exe_fd == WARDEN_CONTROL_FD)
 			_exit(127); /* cannot be: stdin, stdout, stderr, lock and data come before
 				     */
-		(void)fexecve(exe_fd, (char *const *)(uintptr_t)(debug ? debug_argv : argv),
+		(void)fexecve(exe_fd, (char *const *)(uintptr_t)argv,
 			(char *const *)(uintptr_t)env);
 	}
 	_exit(127);

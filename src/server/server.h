@@ -31,77 +31,93 @@ int server_db(const struct server_db_request *request, struct store_report *ret,
  * --config file are read by these rows, and help, completions and manual page are made of them.
  * ROW(name in the file, flag, kind as in json.h, least, most, what its value is called, help); of a
  * string, least and most are its length. FLAG(flag, value, help) is on the command line alone. */
-#define SERVER_OPTIONS(ROW, FLAG)                                                                 \
-	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                           \
-		"holds the operator's token: opens /nodes and /admin")                            \
-	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                     \
-		"the most of one artifact; of a run four times that (default: 100)")              \
-	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",                \
-		"how long artifacts are kept (default: 86400)")                                   \
-	ROW(ceilings, "ceilings", STR, 0, 1024, "NAME=N,...",                                     \
-		"the most a sandbox or team may have: memoryMB=4096,snapshots=50")                \
-	FLAG("config", "FILE", "TOML with the same names, _ for -")                               \
-	ROW(data, "data", STR, 0, 4096, "DIR", "where everything is kept (default: atoll-data)")  \
-	ROW(database, "database", STR, 0, 4096, "URL",                                            \
-		"sqlite:PATH or postgresql://... (default: in --data)")                           \
-	ROW(database_password_file, "database-password-file", STR, 0, 4096, "FILE",               \
-		"PostgreSQL's password; only root need be able to read it")                       \
-	ROW(default_limits, "default-limits", STR, 0, 1024, "NAME=N,...",                         \
-		"of sandboxes whose template says nothing: memoryMB=2048")                        \
-	ROW(disk_mb, "disk-mb", INT, 64, 1 << 24, "N",                                            \
-		"disk of sandboxes prepared ahead (default: 10240)")                              \
-	ROW(dns_server, "dns-server", STR, 0, 256, "ADDRESS[:PORT],...",                          \
-		"asked for sandboxes' names (default: as /etc/resolv.conf)")                      \
-	ROW(domain, "domain", STR, 0, 253, "NAME",                                                \
-		"behind PORT-ID. in sandbox addresses (default: localhost:PORT)")                 \
-	ROW(history_retention, "history-retention", INT, 0, 315360000, "SECONDS",                 \
-		"how long events and what has ended are kept (default: 31536000)")                \
-	ROW(listen, "listen", STR, 0, 256, "HOST:PORT",                                           \
-		"the one port; 0 picks one (default: 127.0.0.1:3000)")                            \
-	ROW(log_format, "log-format", STR, 0, 16, "FORMAT",                                       \
-		"logfmt, json or text (default: logfmt)")                                         \
-	ROW(log_level, "log-level", STR, 0, 16, "LEVEL",                                          \
-		"error, warn, info or debug (default: info)")                                     \
-	ROW(max_age, "max-age", INT, 0, 31536000, "SECONDS",                                      \
-		"older sandboxes of /api/v1 are ended (default: 86400; 0: never)")                \
-	ROW(max_sandboxes, "max-sandboxes", INT, 1, 4000, "N", "running at once (default: 1000)") \
-	ROW(max_timeout, "max-timeout", INT, 1, 31536000, "SECONDS",                              \
-		"a sandbox may live (default: 86400)")                                            \
-	ROW(metrics_open, "metrics-open", BOOL, 0, 0, NULL,                                       \
-		"show /api/v1/metrics to everybody, without a key")                               \
-	ROW(network, "network", STR, 0, 64, "CIDR|none",                                          \
-		"addresses of sandboxes (default: 10.199.0.0/16)")                                \
-	ROW(no_restart, "no-restart", BOOL, 0, 0, NULL,                                           \
-		"after a crash stay down (default: start again; sandboxes live on)")              \
-	ROW(output_retention, "output-retention", INT, 1, 31536000, "SECONDS",                    \
-		"how long what commands printed is kept (default: 604800)")                       \
-	ROW(pool, "pool", INT, 0, 1024, "N", "sandboxes prepared ahead (default: 16)")            \
-	ROW(price_currency, "price-currency", STR, 0, 7, "NAME", "of the prices (default: USD)")  \
-	ROW(price_disk_gib_hour, "price-disk-gib-hour", STR, 0, 32, "AMOUNT",                     \
-		"what a GiB of a sandbox's disk costs an hour")                                   \
-	ROW(price_egress_gib, "price-egress-gib", STR, 0, 32, "AMOUNT",                           \
-		"what a GiB that a sandbox sends costs")                                          \
-	ROW(price_memory_gib_hour, "price-memory-gib-hour", STR, 0, 32, "AMOUNT",                 \
-		"what a GiB of a sandbox's memory costs an hour")                                 \
-	ROW(price_vcpu_hour, "price-vcpu-hour", STR, 0, 32, "AMOUNT",                             \
-		"what a processor of a sandbox costs an hour")                                    \
-	ROW(quota, "quota", STR, 0, 1024, "NAME=N,...",                                           \
-		"a team at once: sandboxes, per_minute, memory_mb, disk_mb")                      \
-	ROW(stop_sandboxes, "stop-sandboxes", BOOL, 0, 0, NULL,                                   \
-		"end all sandboxes when the server stops")                                        \
-	ROW(template_cache, "template-cache", STR, 0, 4096, "DIR",                                \
-		"share templates between data directories")                                       \
-	ROW(tls_cert, "tls-cert", STR, 0, 4096, "FILE",                                           \
-		"serve https: certificate and chain, PEM; SIGHUP rereads")                        \
-	ROW(tls_key, "tls-key", STR, 0, 4096, "FILE",                                             \
-		"its private key, PEM; only root need be able to read it")                        \
-	ROW(trace_endpoint, "trace-endpoint", STR, 0, 2048, "URL",                                \
-		"send traces there, by OTLP over HTTP; /v1/traces is added")                      \
-	ROW(trace_header, "trace-header", STR, 0, 4096, "NAME: VALUE",                            \
-		"with this header; of secrets use the next")                                      \
-	ROW(trace_header_file, "trace-header-file", STR, 0, 4096, "FILE",                         \
-		"with these headers, one a line")                                                 \
-	ROW(unresponsive, "unresponsive", STR, 0, 8, "end|keep",                                  \
-		"what becomes of sandboxes that do not answer (default: end)")                    \
-	ROW(unresponsive_after, "unresponsive-after", INT, 1, 86400, "SECONDS",                   \
-		"how long they have not (default: 300)")
+#define SERVER_OPTIONS(ROW, FLAG)                                                                \
+	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                          \
+		"holds the operator's token: opens /nodes and /admin")                           \
+	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                    \
+		"the most of one artifact; of a run four times that (default: 100)")             \
+	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",               \
+		"how long artifacts are kept (default: 86400)")                                  \
+	ROW(ceilings, "ceilings", STR, 0, 1024, "NAME=N,...",                                    \
+		"the most a sandbox or team may have: memoryMB=4096,snapshots=50")               \
+	FLAG("check", NULL, "say whether it would start with these words, and end")              \
+	FLAG("config", "FILE", "TOML with the same names, _ for -")                              \
+	ROW(data, "data", STR, 0, 4096, "DIR", "where everything is kept (default: atoll-data)") \
+	ROW(database, "database", STR, 0, 4096, "URL",                                           \
+		"sqlite:PATH or postgresql://... (default: in --data)")                          \
+	ROW(database_password_file, "database-password-file", STR, 0, 4096, "FILE",              \
+		"PostgreSQL's password; only root need be able to read it")                      \
+	ROW(default_limits, "default-limits", STR, 0, 1024, "NAME=N,...",                        \
+		"of sandboxes whose template says nothing: memoryMB=2048")                       \
+	ROW(disk_hold, "disk-hold", INT, 1, 1048576, "SECONDS",                                  \
+		"of a nearly full disk, before the worst writer is ended (default: 60)")         \
+	ROW(disk_mb, "disk-mb", INT, 64, 1 << 24, "N",                                           \
+		"disk of sandboxes prepared ahead (default: 10240)")                             \
+	ROW(disk_overcommit, "disk-overcommit", INT, 0, 1048576, "TIMES",                        \
+		"sandboxes may be promised so many times the disk (default: 0: any)")            \
+	ROW(dns_server, "dns-server", STR, 0, 256, "ADDRESS[:PORT],...",                         \
+		"asked for sandboxes' names (default: as /etc/resolv.conf)")                     \
+	ROW(domain, "domain", STR, 0, 253, "NAME",                                               \
+		"behind PORT-ID. in sandbox addresses (default: localhost:PORT)")                \
+	ROW(history_retention, "history-retention", INT, 0, 315360000, "SECONDS",                \
+		"how long events and what has ended are kept (default: 31536000)")               \
+	ROW(listen, "listen", STR, 0, 256, "HOST:PORT",                                          \
+		"the one port; 0 picks one (default: 127.0.0.1:3000)")                           \
+	ROW(log_format, "log-format", STR, 0, 16, "FORMAT",                                      \
+		"logfmt, json or text (default: logfmt)")                                        \
+	ROW(log_level, "log-level", STR, 0, 16, "LEVEL",                                         \
+		"error, warn, info or debug (default: info)")                                    \
+	ROW(max_age, "max-age", INT, 0, 31536000, "SECONDS",                                     \
+		"older sandboxes of /api/v1 are ended (default: 86400; 0: never)")               \
+	ROW(max_connections, "max-connections", INT, 16, 1 << 20, "N",                           \
+		"clients at once, as far as open files allow (default: 16384)")                  \
+	ROW(max_queued_mb, "max-queued-mb", INT, 1, 1 << 20, "N",                                \
+		"replies that nobody reads, in memory at once (default: 256)")                   \
+	ROW(max_sandboxes, "max-sandboxes", INT, 1, 4000, "N",                                   \
+		"running at once (default: by memory, at most 4000)")                            \
+	ROW(max_team_connections, "max-team-connections", INT, 0, 1 << 20, "N",                  \
+		"of one team (default: 0, half of what others leave)")                           \
+	ROW(max_timeout, "max-timeout", INT, 1, 31536000, "SECONDS",                             \
+		"a sandbox may live (default: 86400)")                                           \
+	ROW(metrics_open, "metrics-open", BOOL, 0, 0, NULL,                                      \
+		"show /api/v1/metrics to everybody, without a key")                              \
+	ROW(network, "network", STR, 0, 64, "CIDR|none",                                         \
+		"addresses of sandboxes (default: 10.199.0.0/16)")                               \
+	ROW(no_restart, "no-restart", BOOL, 0, 0, NULL,                                          \
+		"after a crash stay down (default: start again; sandboxes live on)")             \
+	ROW(output_mb, "output-mb", INT, 1, 64, "N",                                             \
+		"kept of each stream of a command that asks for no other (default: 10)")         \
+	ROW(output_retention, "output-retention", INT, 1, 31536000, "SECONDS",                   \
+		"how long what commands printed is kept (default: 604800)")                      \
+	ROW(pool, "pool", INT, 0, 1024, "N", "sandboxes prepared ahead (default: 16)")           \
+	ROW(price_currency, "price-currency", STR, 0, 7, "NAME", "of the prices (default: USD)") \
+	ROW(price_disk_gib_hour, "price-disk-gib-hour", STR, 0, 32, "AMOUNT",                    \
+		"what a GiB of a sandbox's disk costs an hour")                                  \
+	ROW(price_egress_gib, "price-egress-gib", STR, 0, 32, "AMOUNT",                          \
+		"what a GiB that a sandbox sends costs")                                         \
+	ROW(price_memory_gib_hour, "price-memory-gib-hour", STR, 0, 32, "AMOUNT",                \
+		"what a GiB of a sandbox's memory costs an hour")                                \
+	ROW(price_vcpu_hour, "price-vcpu-hour", STR, 0, 32, "AMOUNT",                            \
+		"what a processor of a sandbox costs an hour")                                   \
+	ROW(quota, "quota", STR, 0, 1024, "NAME=N,...",                                          \
+		"a team at once: sandboxes, per_minute, memory_mb, disk_mb")                     \
+	ROW(stop_sandboxes, "stop-sandboxes", BOOL, 0, 0, NULL,                                  \
+		"end all sandboxes when the server stops")                                       \
+	ROW(template_cache, "template-cache", STR, 0, 4096, "DIR",                               \
+		"share templates between data directories")                                      \
+	ROW(tls_cert, "tls-cert", STR, 0, 4096, "FILE",                                          \
+		"serve https: certificate and chain, PEM; SIGHUP rereads")                       \
+	ROW(tls_key, "tls-key", STR, 0, 4096, "FILE",                                            \
+		"its private key, PEM; only root need be able to read it")                       \
+	ROW(trace_endpoint, "trace-endpoint", STR, 0, 2048, "URL",                               \
+		"send traces there, by OTLP over HTTP; /v1/traces is added")                     \
+	ROW(trace_header, "trace-header", STR, 0, 4096, "NAME: VALUE",                           \
+		"with this header; of secrets use the next")                                     \
+	ROW(trace_header_file, "trace-header-file", STR, 0, 4096, "FILE",                        \
+		"with these headers, one a line")                                                \
+	ROW(unresponsive, "unresponsive", STR, 0, 8, "end|keep",                                 \
+		"what becomes of sandboxes that do not answer (default: end)")                   \
+	ROW(unresponsive_after, "unresponsive-after", INT, 1, 86400, "SECONDS",                  \
+		"how long they have not (default: 300)")                                         \
+	ROW(upgrade_grace, "upgrade-grace", INT, 0, 300, "SECONDS",                              \
+		"requests have to finish at 'atoll upgrade' (default: 1)")
