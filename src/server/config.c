@@ -2,6 +2,15 @@
 #include "json/json.h"
 #include "server/server.h"
 
+#include <sys/resource.h>
+
+enum {
+	MOST_SANDBOXES = 4000, /* as many addresses and blocks of user ids there are */
+	LEAST_SANDBOXES = 100,
+	SANDBOX_SHARE_BYTES = 8 << 20,
+	SANDBOX_FILES = 6,
+};
+
 #define NOT_IN_FILE(flag, value, help)
 
 struct file_in {
@@ -312,6 +321,19 @@ static int read_limits(struct config *config, struct err *e)
 	return r < 0 ? err_wrap(e, r, "--default-limits") : 0;
 }
 
+/* As many as this machine can hold when they do little: each takes about 1.5 MiB, and the warden
+ * holds some descriptors of each. */
+static int64_t most_sandboxes(void)
+{
+	int64_t bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+	struct rlimit files = { .rlim_max = 0 };
+	int64_t n = MIN(bytes / SANDBOX_SHARE_BYTES, (int64_t)MOST_SANDBOXES);
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max != RLIM_INFINITY)
+		n = MIN(n, (int64_t)(files.rlim_max / SANDBOX_FILES));
+	return MAX(n, (int64_t)LEAST_SANDBOXES);
+}
+
 int config_read(int argc, char **argv, char **env, struct config *ret, struct err *e)
 {
 	const char *file = find_config_flag(argc, argv);
@@ -328,9 +350,9 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		.output_mb = 10,
 		.output_retention_s = 604800,
 		.history_retention_s = 31536000,
-		.max_sandboxes = 1000,
 		.max_connections = 16384,
 		.max_queued_mb = 256,
+		.max_sandboxes = most_sandboxes(),
 		.max_timeout_s = 86400,
 		.max_age_s = 86400,
 		.unresponsive = "end",

