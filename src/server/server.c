@@ -13,6 +13,7 @@
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
 #include "server/config.h"
+#include "server/front.h"
 #include "server/keep.h"
 #include "server/outward.h"
 #include "server/prepare.h"
@@ -59,6 +60,7 @@ struct server {
 	struct api *api;
 	struct edge *edge;
 	struct http_server *http;
+	struct front *front;
 	struct renew *renew; /* NULL: no TLS, as the next */
 	struct tls_server *tls;
 	pid_t keeper; /* 0: nobody starts this server again */
@@ -255,7 +257,7 @@ static int listen_on(struct server *s, struct err *e)
 
 static void reconciled(void *arg, int r, const struct err *e)
 {
-	struct http_limits limits = { 0 };
+	struct http_limits limits;
 	struct server *s = arg;
 	struct err own = { 0 };
 
@@ -270,7 +272,9 @@ static void reconciled(void *arg, int r, const struct err *e)
 		fail_start(s, &own);
 		return;
 	}
+	front_limits(&s->config, &limits);
 	s->http = http_server_new(s->loop, &limits, on_request, s);
+	s->front = front_watch(s->loop, s->http);
 	if (outward_start(s->outward, &own) < 0 || listen_on(s, &own) < 0) {
 		fail_start(s, &own);
 		return;
@@ -535,6 +539,7 @@ static void server_done(struct server *s)
 	if (s->watch)
 		watch_close(s->watch);
 	s->tls = tls_server_free(s->tls);
+	s->front = front_free(s->front);
 	s->http = http_server_free(s->http);
 	s->renew = renew_free(s->renew);
 	s->edge = edge_free(s->edge);

@@ -1,7 +1,10 @@
 #include "server/config.h"
+#include "server/front.h"
 #include "server/server.h"
 
 #include "test.h"
+
+#include <sys/resource.h>
 
 static int read_words(const char *words, char **env, struct config *config, struct err *e)
 {
@@ -249,4 +252,28 @@ TEST(a_database_password_is_taken_from_anywhere_but_the_command_line)
 		else
 			ASSERT(strstr(e.msg, "seen by every user") && !strstr(e.msg, "p@h"));
 	}
+}
+
+TEST(connections_follow_the_file_limit)
+{
+	struct rlimit before, few;
+	struct http_limits limits;
+	struct err e = { 0 };
+	struct config c;
+
+	ASSERT_EQ(read_words("serve --max-connections 1000 --max-queued-mb 2", NULL, &c, &e), 0);
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = (struct rlimit){ 800, before.rlim_max };
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+	front_limits(&c, &limits);
+	ASSERT_EQ(limits.max_connections, 300);
+	c.tls_cert = "cert.pem";
+	front_limits(&c, &limits);
+	ASSERT_EQ(limits.max_connections, 150);
+	c.max_connections = 100;
+	front_limits(&c, &limits);
+	ASSERT_EQ(limits.max_connections, 100);
+	ASSERT_EQ(limits.max_queued_bytes, 2 << 20);
+	(void)setrlimit(RLIMIT_NOFILE, &before);
+	config_done(&c);
 }
