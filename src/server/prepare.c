@@ -383,35 +383,9 @@ void prepared_done(struct prepared *p)
 	close_fdp(&p->lock_fd);
 }
 
-static int bind_state(const struct prepared *p, struct err *e)
-{
-	cleanup_close int state = open_tree(p->data_fd, "state",
-		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-
-	/* A slave, not private: what the host unmounts must not stay mounted here. */
-	if (state < 0 || unshare(CLONE_NEWNS) < 0 ||
-		mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0 ||
-		move_mount(state, "", AT_FDCWD, STATE_DIR, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-		return err_sys(e, -errno, "take the state directory along");
-	return 0;
-}
-
 int drop_root(const struct prepared *p, struct err *e)
 {
-	int r = bind_state(p, e);
+	cleanup_close int state = open_dir(p->data_fd, "state", e);
 
-	if (r < 0)
-		return r;
-	r = block_enter(e);
-	if (r < 0)
-		return err_wrap(e, r, "give up root");
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return err_sys(e, -errno, "give up new privileges");
-	if (setresuid(1, 1, 1) == 0) /* which even the root of its own block may no longer */
-		return err_set(e, -EPERM, "root could not be given up");
-	(void)umask(077);
-	/* Root's own is closed to us, and libpq takes that for a fault when it looks for
-	 * certificates there. */
-	(void)setenv("HOME", STATE_DIR, 1);
-	return calls_limit(e);
+	return state < 0 ? state : become_server(state, e);
 }

@@ -21,9 +21,4 @@ struct prepared {
 
 int prepare(const struct config *config, struct prepared *ret, struct err *e);
 void prepared_done(struct prepared *p);
-/* The point of no return: from here on this process is nobody outside of its own block of uids (see
- * block.c). What it owns, the state directory,
- * is seen at STATE_DIR from now on, in a mount namespace of its own, since the way to the data
- * directory may be barred to others (below /root, say). */
-#define STATE_DIR "/mnt"
-int drop_root(const struct prepared *p, struct err *e);
+int drop_root(const struct prepared *p, struct err *e); /* for good: see become_server */

@@ -12,6 +12,7 @@
 #include "runtime/runtime.h"
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
+#include "server/become.h"
 #include "server/config.h"
 #include "server/front.h"
 #include "server/keep.h"
