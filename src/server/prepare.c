@@ -1,58 +1,82 @@
 #include "server/prepare.h"
 #include "http/http.h"
-#include "server/block.h"
-#include "server/calls.h"
+#include "server/become.h"
+#include "server/program.h"
+#include "server/seed.h"
 #include "server/template-make.h"
 #include "warden/proto.h"
 
 #include <netinet/in.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 enum {
-	DATA_VERSION = 1
+	DATA_VERSION = 2
 };
 
-static int check_version(int data_fd, struct err *e)
+static int write_version(int data_fd, struct err *e)
+{
+	char line[16];
+	int n = snprintf(line, sizeof line, "%d\n", DATA_VERSION);
+
+	return file_replace(data_fd, "version", str_make(line, (size_t)n), 0644, e);
+}
+
+/* What it is; 0: nobody's yet. */
+static int read_version(int data_fd, int64_t *ret, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
-	char line[16];
-	int64_t version = 0;
-	int n, r = file_read(data_fd, "version", &text, NULL);
+	int r = file_read(data_fd, "version", &text, NULL);
 
-	if (r == -ENOENT) {
-		n = snprintf(line, sizeof line, "%d\n", DATA_VERSION);
-		return file_replace(data_fd, "version", str_make(line, (size_t)n), 0644, e);
-	}
+	*ret = 0;
+	if (r == -ENOENT)
+		return 0;
 	if (text.n && text.p[text.n - 1] == '\n')
 		text.n--;
-	if (r < 0 || str_to_int(buf_str(&text), 1, INT32_MAX, &version) < 0)
+	if (r < 0 || str_to_int(buf_str(&text), 1, INT32_MAX, ret) < 0)
 		return err_set(e, -EBADMSG,
 			"its file 'version' cannot be read: is this Atoll's directory?");
-	if (version > DATA_VERSION)
+	if (*ret > DATA_VERSION)
 		return err_set(e, -ENOTSUP,
 			"it has data of version %" PRId64
 			" and this program knows up to %d: start the newer "
 			"program, or use another directory",
-			version, DATA_VERSION);
+			*ret, DATA_VERSION);
 	return 0;
 }
 
 static int take_lock(struct prepared *p, struct err *e)
 {
-	p->lock_fd = openat(p->data_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	p->lock_fd = openat(p->data_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (p->lock_fd < 0)
 		return err_sys(e, -errno, "open its lock file");
 	if (flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(e, -EBUSY,
 			"another server runs on it: stop that one, or give this one its own "
 			"--data");
+	return 0;
+}
+
+static int open_dir(int data_fd, const char *name, struct err *e)
+{
+	int fd = openat(data_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_sys(e, -errno, "open its directory %s", name) : fd;
+}
+
+/* Also one that was there: a restored backup may have forgotten modes and owners. */
+static int make_dir(int data_fd, const char *name, mode_t mode, uid_t owner, struct err *e)
+{
+	int r = dir_make(data_fd, name, mode, e);
+	cleanup_close int fd = r < 0 ? -EBADF : open_dir(data_fd, name, e);
+
+	if (fd < 0)
+		return r < 0 ? r : fd;
+	if (fchmod(fd, mode) < 0 || (owner && fchown(fd, owner, owner) < 0))
+		return err_sys(e, -errno, "set mode and owner of its directory %s", name);
 	return 0;
 }
 
@@ -63,26 +87,49 @@ static int make_dirs(const struct prepared *p, struct err *e)
 	static const struct {
 		const char *name;
 		mode_t mode;
-	} dirs[] = { { "state", 0700 }, { "templates", 0750 }, { "images", 0700 }, { "run", 0711 },
-		{ "volumes", 0700 } };
-	static const char *const own[] = { "state", "volumes" };
+		uid_t owner; /* 0: root's, or as it is */
+	} dirs[] = { { "state", 0700, WARDEN_FIRST_UID }, { "volumes", 0700, WARDEN_FIRST_UID },
+		{ "images", 0700, 0 }, { "run", 0711, 0 } };
 	int r = 0;
 
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++) {
-		r = dir_make(p->data_fd, dirs[i].name, dirs[i].mode, e);
-		/* Also one that was there: a restored backup may have forgotten. */
-		if (r >= 0 && fchmodat(p->data_fd, dirs[i].name, dirs[i].mode, 0) < 0)
-			r = err_sys(e, -errno, "close the directory %s", dirs[i].name);
-	}
-	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(own); i++)
-		if (fchownat(p->data_fd, own[i], WARDEN_FIRST_UID, WARDEN_FIRST_UID, 0) < 0)
-			r = err_sys(e, -errno, "give the directory %s to the server's user",
-				own[i]);
-	return r;
+	for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(dirs); i++)
+		r = make_dir(p->data_fd, dirs[i].name, dirs[i].mode, dirs[i].owner, e);
+	/* The operator may have put a link there; find_templates closes what it leads to. */
+	return r < 0 ? r : dir_make(p->data_fd, "templates", 0750, e);
+}
+
+/* Root opens files in it by their names: the server must not be among those who choose them. One
+ * with the sticky bit is everybody's by intent, such as /tmp. */
+static int close_to_server(int data_fd, struct err *e)
+{
+	struct stat st;
+
+	if (fstat(data_fd, &st) < 0)
+		return err_sys(e, -errno, "look at it");
+	if (st.st_mode & S_IWOTH && st.st_mode & S_ISVTX)
+		return err_set(e, -EPERM,
+			"every user may make files in it: use a directory of its own");
+	if (st.st_mode & S_IWOTH && fchmod(data_fd, st.st_mode & 07775) < 0)
+		return err_sys(e, -errno, "close it to others");
+	if (st.st_uid - WARDEN_FIRST_UID < WARDEN_UID_BLOCK && fchown(data_fd, 0, 0) < 0)
+		return err_sys(e, -errno, "take it back from the server's user");
+	return 0;
+}
+
+/* Version 2 has the seed where the server cannot put another: an older program would make a new
+ * one.
+ */
+static int use_seed(struct prepared *p, int64_t version, struct err *e)
+{
+	cleanup_close int state = open_dir(p->data_fd, "state", e);
+	int r = state < 0 ? state : seed_open(p->data_fd, state, WARDEN_FIRST_UID, p->seed, e);
+
+	return r < 0 || version == DATA_VERSION ? r : write_version(p->data_fd, e);
 }
 
 static int open_data(const struct config *config, struct prepared *p, struct err *e)
 {
+	int64_t version = 0;
 	int r = dir_make(AT_FDCWD, config->data, 0711, e);
 
 	if (r < 0)
@@ -92,8 +139,12 @@ static int open_data(const struct config *config, struct prepared *p, struct err
 		return err_sys(e, -errno, "open it");
 	r = take_lock(p, e);
 	if (r >= 0)
-		r = check_version(p->data_fd, e);
-	return r < 0 ? r : make_dirs(p, e);
+		r = close_to_server(p->data_fd, e);
+	if (r >= 0)
+		r = read_version(p->data_fd, &version, e);
+	if (r >= 0)
+		r = make_dirs(p, e);
+	return r < 0 ? r : use_seed(p, version, e);
 }
 
 /* A certificate is made for names: with TLS the URLs use the domain's, and `sandbox.` is the one
@@ -176,24 +227,6 @@ static int write_env(const struct prepared *p, struct err *e)
 	int r = file_replace(p->data_fd, "env", str_make(text, (size_t)n), 0600, e);
 
 	explicit_bzero(text, sizeof text);
-	return r;
-}
-
-static int read_seed(struct prepared *p, struct err *e)
-{
-	CLEANUP(buf_done) struct buf text = BUF_INIT(SHA256_SIZE);
-	int r = file_read(p->data_fd, "state/seed", &text, e);
-
-	if (r == -ENOENT) {
-		random_bytes(p->seed, sizeof p->seed);
-		return file_replace(p->data_fd, "state/seed", str_make(p->seed, sizeof p->seed),
-			0600, e);
-	}
-	if (r >= 0 && text.n != SHA256_SIZE)
-		r = err_set(e, -EBADMSG,
-			"state/seed is damaged: restore it, or remove it to end all tokens");
-	if (r >= 0)
-		memcpy(p->seed, text.p, SHA256_SIZE);
 	return r;
 }
 
@@ -354,8 +387,6 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 		r = read_key(&p, p.key, e);
 	if (r >= 0)
 		r = write_env(&p, e);
-	if (r >= 0)
-		r = read_seed(&p, e);
 	if (r >= 0)
 		r = read_admin_token(config, &p, e);
 	if (r >= 0)

@@ -482,7 +482,8 @@ static int open_paths(struct server *s, struct err *e)
 		r = template_book_new(s->prepared.templates, &s->templates, e);
 	if (r < 0)
 		return r;
-	s->volumes_fd = openat(s->prepared.data_fd, "volumes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	s->volumes_fd = openat(s->prepared.data_fd, "volumes",
+		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return s->volumes_fd < 0 ? err_sys(e, -errno, "open the volumes directory") : 0;
 }
 

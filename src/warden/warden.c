@@ -22,7 +22,7 @@ enum {
 	DEFAULT_PIDS = 4096,
 };
 
-/* DATA belongs to the server; these directories in it do not. */
+/* Whatever DATA itself may be: in these directories root alone chooses the names. */
 static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct err *e)
 {
 	cleanup_close int fd = -EBADF;

@@ -233,7 +233,7 @@ class Volumes(Plane):
         for name, target in (('abs', secret), ('up', '../../../../../..' + str(secret)),
                              ('proc', '/proc/self/root' + str(secret)), ('dir', secret.parent)):
             (self.root() / name).symlink_to(target)
-        for path in ('abs', 'up', 'proc', 'dir/outside', '../../state/seed', '/../../env'):
+        for path in ('abs', 'up', 'proc', 'dir/outside', '../../seed', '/../../env'):
             self.assertIn(self.open.status('GET', self.at('file', path)), (400, 404), path)
         self.assertEqual(self.open.status('PUT', self.at('file', 'dir/planted', force='true'), raw='x'), 404)
         self.assertEqual(self.open.status('PUT', self.at('file', 'abs', force='true'), raw='mine'), 201)
