@@ -260,30 +260,6 @@ static int read_database_password(const struct config *config, struct prepared *
 		    : 0;
 }
 
-/* Beside this executable in a build directory, or in ../libexec/atoll when installed. */
-static int open_helper(const char *name, struct err *e)
-{
-	static const char *const places[] = { "", "../libexec/atoll/" };
-	char self[4096], path[4400];
-	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-	char *slash;
-
-	if (n < 0)
-		return err_sys(e, -errno, "find this executable");
-	self[n] = '\0';
-	slash = strrchr(self, '/');
-	*(slash ? slash : self) = '\0';
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		int fd;
-
-		(void)snprintf(path, sizeof path, "%s/%s%s", self, places[i], name);
-		fd = open(path, O_PATH | O_CLOEXEC);
-		if (fd >= 0)
-			return fd;
-	}
-	return err_set(e, -ENOENT, "%s is not beside the atoll executable: run make build", name);
-}
-
 static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 	const struct prepared *p)
 {
@@ -319,11 +295,16 @@ static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 
 static int spawn_warden(const struct config *config, struct prepared *p, struct err *e)
 {
-	cleanup_close int exe = open_helper("atoll-warden", e);
-	int pair[2];
+	cleanup_close int exe = -EBADF;
+	char path[PROGRAM_PATH_SIZE];
+	int pair[2], r;
 
+	r = program_find_helper("atoll-warden", path, e);
+	if (r < 0)
+		return r;
+	exe = open(path, O_PATH | O_CLOEXEC);
 	if (exe < 0)
-		return exe;
+		return err_sys(e, -errno, "open %s", path);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return err_sys(e, -errno, "make the warden's socket");
 	p->warden_pid = fork();
