@@ -347,18 +347,17 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 	struct prepared p = { .lock_fd = -EBADF,
 		.data_fd = -EBADF,
 		.warden_fd = -EBADF,
-		.listen_fd = -EBADF };
-	int r;
+		.listen_fd = take_listen_fd };
+	int r = check_root(e);
 
-	if (geteuid() != 0)
-		return err_set(e, -EPERM,
-			"making sandboxes needs root to start (it is given up at once): run it "
-			"with sudo; atoll "
-			"doctor says more");
+	if (r < 0) {
+		prepared_done(&p);
+		return r;
+	}
 	r = open_data(config, &p, e);
 	if (r < 0)
 		(void)err_wrap(e, r, "data directory %s", config->data);
-	if (r >= 0)
+	if (r >= 0 && p.listen_fd < 0)
 		r = p.listen_fd = http_listen(config->listen, e);
 	if (r >= 0)
 		r = learn_address(config, &p, e);

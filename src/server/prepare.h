@@ -19,6 +19,10 @@ struct prepared {
 	uint8_t seed[SHA256_SIZE];
 };
 
-int prepare(const struct config *config, struct prepared *ret, struct err *e);
+/* Takes the listening socket if there is one already; -EBADF: opens one. */
+int prepare(const struct config *config, int take_listen_fd, struct prepared *ret, struct err *e);
+/* Whether it would get through, as far as that can be seen from outside: a server may be running on
+ * the data directory, and nothing is changed. */
+int prepare_check(const struct config *config, struct err *e);
 void prepared_done(struct prepared *p);
 int drop_root(const struct prepared *p, struct err *e); /* for good: see become_server */

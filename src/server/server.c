@@ -64,10 +64,12 @@ struct server {
 	struct front *front;
 	struct renew *renew; /* NULL: no TLS, as the next */
 	struct tls_server *tls;
-	pid_t keeper; /* 0: nobody starts this server again */
-	struct loop_timer trim;
-	size_t trimmed_at; /* sandboxes at the last look */
-	bool stopping, on_terminal, is_database_away, is_reconciling;
+	struct kept kept;
+	struct loop_timer trim, door;
+	int64_t closed_ms;          /* when the door was */
+	size_t trimmed_at;          /* sandboxes at the last look */
+	bool stopping, is_replaced; /* by the next build, on the same socket */
+	bool on_terminal, is_database_away, is_reconciling;
 	int exit_code;
 };
 
@@ -111,6 +113,7 @@ static void settled(void *arg, int r, const struct err *e)
 		log_error("stop.unsettled", "err=%s", log_quote(str_of(e->msg)));
 		_exit(s->exit_code);
 	}
+	keep_tell(&s->kept, KEEP_STOPPED, sandbox_count(s->sandboxes));
 	execution_settle(s->executions, executions_settled, s);
 }
 
@@ -206,7 +209,7 @@ static void on_warden_lost(void *arg, const struct err *why)
 	if (s->stopping)
 		return;
 	log_error("warden.lost", "err=%s", log_quote(str_of(why->msg)));
-	if (s->keeper && s->http)
+	if (s->kept.keeper && s->http)
 		_exit(KEEP_EXIT_AGAIN);
 }
 
@@ -280,8 +283,9 @@ static void reconciled(void *arg, int r, const struct err *e)
 		fail_start(s, &own);
 		return;
 	}
-	log_info("server.ready", "url=%s sandboxes=%zu", s->prepared.url,
-		sandbox_count(s->sandboxes));
+	log_info("server.ready", "url=%s sandboxes=%zu max_connections=%zu", s->prepared.url,
+		sandbox_count(s->sandboxes), limits.max_connections);
+	keep_tell(&s->kept, KEEP_READY, sandbox_count(s->sandboxes));
 	if (s->on_terminal)
 		greet(s);
 	explicit_bzero(s->prepared.key, sizeof s->prepared.key);
@@ -353,7 +357,7 @@ static void on_database(void *arg, int r, const struct err *e)
 	s->is_database_away = true;
 	if (r != -EREMCHG)
 		return;
-	if (s->keeper) /* it reads all of it anew */
+	if (s->kept.keeper) /* it reads all of it anew */
 		_exit(KEEP_EXIT_AGAIN);
 	begin_stop(s, 1);
 }
@@ -562,6 +566,7 @@ static void server_done(struct server *s)
 	s->store = store_free(s->store);
 	s->loop = loop_free(s->loop);
 	prepared_done(&s->prepared);
+	close_fdp(&s->kept.tell_fd);
 	config_done(&s->config);
 }
 
@@ -592,22 +597,42 @@ static void raise_file_limit(void)
 
 static int follow_keeper(const struct server *s, struct err *e)
 {
-	int r = s->keeper ? keep_follow(s->keeper) : 0;
+	int r = s->kept.keeper ? keep_follow(s->kept.keeper) : 0;
 
 	return r < 0 ? err_sys(e, r, "follow the process that keeps this one") : 0;
 }
 
-static int serve(struct server *s, struct err *e)
+/* Nobody but root has anything to keep. */
+static int be_kept(struct server *s, char **argv, struct err *e)
 {
-	int r;
+	const struct keep_plan plan = { .listen = s->config.listen,
+		.data = s->config.data,
+		.database = getenv("ATOLL_DATABASE") ? s->config.database : NULL,
+		.argv = argv,
+		.grace_ms = s->config.upgrade_grace_s * 1000,
+		.socket_fd = keep_inherited(e) };
 
-	s->keeper = s->config.no_restart || geteuid() != 0 ? 0 : keep_serving();
+	if (plan.socket_fd < 0 && plan.socket_fd != -EBADF)
+		return plan.socket_fd;
+	if (!s->config.no_restart && geteuid() == 0)
+		keep_serving(&plan, &s->kept);
+	else
+		s->kept.listen_fd = plan.socket_fd;
+	return 0;
+}
+
+static int serve(struct server *s, char **argv, struct err *e)
+{
+	int r = be_kept(s, argv, e);
+
+	if (r < 0)
+		return r;
 	crash_arm(getenv(CRASH_VARIABLE));
 	fault_arm(getenv(FAULT_VARIABLE));
 	r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
 
 	if (r >= 0)
-		r = prepare(&s->config, &s->prepared, e);
+		r = prepare(&s->config, TAKE_FD(s->kept.listen_fd), &s->prepared, e);
 	if (r >= 0)
 		r = open_paths(s, e);
 	if (r >= 0)
@@ -629,7 +654,9 @@ static int serve(struct server *s, struct err *e)
 
 int server_main(int argc, char **argv)
 {
-	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF }, .volumes_fd = -EBADF };
+	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF },
+		.volumes_fd = -EBADF,
+		.kept = KEPT_INIT };
 	struct err e = { 0 };
 	int r = config_read(argc, argv, environ, &s.config, &e);
 
