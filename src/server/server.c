@@ -32,10 +32,12 @@
 #include <sys/stat.h>
 
 enum {
-	STOP_MS = 3000,  /* how long open exchanges may take to finish */
-	DRAIN_MS = 1000, /* and what is left of their replies, to get through TLS */
-	TRIM_MS = 10000, /* how soon memory goes back to the host after sandboxes ended */
-	USE_MS = 60000,  /* how long the last use of a key may be only in memory */
+	STOP_MS = 3000,   /* how long open exchanges may take to finish */
+	DRAIN_MS = 1000,  /* and what is left of their replies, to get through TLS */
+	HEAR_MS = 200,    /* for clients that ask all the time to hear that they should come anew */
+	LOOK_MS = 20,     /* whether all who were accepted have said what they want */
+	TRIM_MS = 10000,  /* how soon memory goes back to the host after sandboxes ended */
+	USE_MS = 60000,   /* how long the last use of a key may be only in memory */
 	NODE_ID_SIZE = 9,
 };
 
@@ -132,7 +134,7 @@ static void replies_sent(void *arg, int r, const struct err *e)
 
 	(void)r;
 	(void)e;
-	if (s->config.stop_sandboxes)
+	if (s->config.stop_sandboxes && !s->is_replaced)
 		sandbox_kill_all(s->sandboxes, sandboxes_stopped, s);
 	else
 		sandbox_settle(s->sandboxes, settled, s);
@@ -158,6 +160,49 @@ static _Noreturn void leave_reconciling(struct server *s)
 	_exit(s->exit_code);
 }
 
+static int64_t last_ms(const struct server *s)
+{
+	return s->closed_ms + (s->is_replaced ? s->config.upgrade_grace_s * 1000 : STOP_MS);
+}
+
+static void stop_http(struct server *s)
+{
+	if (s->tls)
+		tls_server_close(s->tls);
+	if (s->watch)
+		watch_close(s->watch);
+	if (s->executions)
+		execution_hang_up(s->executions);
+	http_server_stop(s->http, last_ms(s), http_stopped, s);
+}
+
+/* Nobody is cut who was accepted and is still about to say what it wants. */
+static void on_door(void *arg)
+{
+	struct server *s = arg;
+	int64_t now_ms = loop_now_ms(s->loop);
+	bool is_empty = http_server_connections(s->http) == 0 &&
+			(!s->tls || tls_server_connections(s->tls) == 0);
+	bool is_awaited = http_server_newcomers(s->http) > 0 ||
+			  (s->tls && tls_server_handshakes(s->tls) > 0) ||
+			  now_ms < s->closed_ms + HEAR_MS;
+
+	if (!is_empty && is_awaited && now_ms < last_ms(s))
+		loop_timer_set(&s->door, now_ms + LOOK_MS);
+	else
+		stop_http(s);
+}
+
+/* From here on who comes waits for the next server, if there is to be one. */
+static void close_door(struct server *s)
+{
+	s->closed_ms = loop_now_ms(s->loop);
+	if (s->tls)
+		tls_server_accept_no_more(s->tls);
+	http_server_close(s->http);
+	on_door(s);
+}
+
 static void begin_stop(struct server *s, int exit_code)
 {
 	if (s->stopping)
@@ -165,14 +210,8 @@ static void begin_stop(struct server *s, int exit_code)
 	s->stopping = true;
 	s->exit_code = exit_code;
 	runtime_stop_trying(&s->runtimes);
-	if (s->tls)
-		tls_server_close(s->tls);
-	if (s->watch)
-		watch_close(s->watch);
-	if (s->executions)
-		execution_hang_up(s->executions);
 	if (s->http)
-		http_server_stop(s->http, loop_now_ms(s->loop) + STOP_MS, http_stopped, s);
+		close_door(s);
 	else if (s->is_reconciling)
 		leave_reconciling(s);
 	else
@@ -184,7 +223,23 @@ static void on_stop_signal(void *arg, int signo)
 	struct server *s = arg;
 
 	log_info("server.stopping", "signal=%d sandboxes=%zu", signo, sandbox_count(s->sandboxes));
+	s->is_replaced = false;
 	begin_stop(s, 0);
+}
+
+static void on_upgrade_signal(void *arg, int signo)
+{
+	struct server *s = arg;
+
+	if (!s->kept.keeper) {
+		log_warn("upgrade.alone",
+			"signal=%d: without its keeper nobody starts the next one", signo);
+		return;
+	}
+	log_info("server.leaving", "signal=%d sandboxes=%zu", signo, sandbox_count(s->sandboxes));
+	if (!s->stopping)
+		s->is_replaced = true;
+	begin_stop(s, KEEP_EXIT_AGAIN); /* if the keeper knows nothing of it: the same build */
 }
 
 /* Without TLS there is nothing to read again, and who asks for that does not ask for an end. */
@@ -507,6 +562,8 @@ static int wire(struct server *s, struct err *e)
 	if (r >= 0)
 		r = loop_signal(s->loop, SIGINT, on_stop_signal, s, e);
 	if (r >= 0)
+		r = loop_signal(s->loop, SIGUSR2, on_upgrade_signal, s, e);
+	if (r >= 0)
 		r = s->renew ? renew_on_signal(s->renew, s->loop, e)
 			     : loop_signal(s->loop, SIGHUP, on_hangup, s, e);
 	if (r < 0)
@@ -542,6 +599,7 @@ static int wire(struct server *s, struct err *e)
 static void server_done(struct server *s)
 {
 	loop_timer_cancel(&s->trim);
+	loop_timer_cancel(&s->door);
 	if (s->watch)
 		watch_close(s->watch);
 	s->tls = tls_server_free(s->tls);
@@ -645,6 +703,7 @@ static int serve(struct server *s, char **argv, struct err *e)
 		return r;
 	raise_file_limit();
 	loop_timer_init(&s->trim, s->loop, on_trim, s);
+	loop_timer_init(&s->door, s->loop, on_door, s);
 	on_trim(s);
 	runtime_on_lost(s->runtime, on_warden_lost, s);
 	s->is_reconciling = true;
