@@ -32,6 +32,7 @@
 #include <sys/stat.h>
 
 enum {
+	FINISH_MS = 8000, /* what jobs do for exchanges that were cut */
 	STOP_MS = 3000,   /* how long open exchanges may take to finish */
 	DRAIN_MS = 1000,  /* and what is left of their replies, to get through TLS */
 	HEAR_MS = 200,    /* for clients that ask all the time to hear that they should come anew */
@@ -595,9 +596,22 @@ static int wire(struct server *s, struct err *e)
 	return 0;
 }
 
+/* What is still being done for requests whose time to stop was up ends in their exchanges, and in
+ * the books: they have to be there. */
+static void finish_jobs(struct server *s)
+{
+	if (s->volumes)
+		volume_book_rest(s->volumes);
+	if (!s->loop || loop_finish_jobs(s->loop, time_now_ms() + FINISH_MS) >= 0)
+		return;
+	log_error("stop.unsettled", "err=\"work for requests is still under way\"");
+	_exit(s->exit_code);
+}
+
 /* Backwards: who uses goes before what it uses. */
 static void server_done(struct server *s)
 {
+	finish_jobs(s);
 	loop_timer_cancel(&s->trim);
 	loop_timer_cancel(&s->door);
 	if (s->watch)

@@ -81,6 +81,12 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	return 0;
 }
 
+void volume_book_rest(struct volume_book *book)
+{
+	measure_let_go(book);
+	sweeps_let_go(book);
+}
+
 struct volume_book *volume_book_free(struct volume_book *book)
 {
 	if (!book)

@@ -47,6 +47,8 @@ struct volume_book_config {
 /* Loads the rows; blocking, at start. What a crash left without a row is removed in a job. */
 int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
 	struct err *e);
+/* Leaves what it does by itself, in the background, to the next start. */
+void volume_book_rest(struct volume_book *book);
 struct volume_book *volume_book_free(struct volume_book *book);
 DEFINE_CLEANUP(struct volume_book, volume_book_free)
 
