@@ -242,6 +242,10 @@ static int apply_flag(struct config *config, int argc, char **argv, int *at, str
 	const struct json_field *field;
 	int r;
 
+	if (str_is(flag->name, "--check") && !flag->has_value) {
+		config->check = true;
+		return 0;
+	}
 	field = flag->name.n > 2 && str_has_prefix(flag->name, STR("--"))
 			? field_of(str_from(flag->name, 2), false)
 			: NULL;

@@ -40,6 +40,7 @@ struct config {
 	const char *unresponsive; /* "end" or "keep" */
 	int64_t upgrade_grace_s;  /* that requests have to finish when the next build takes over */
 	bool stop_sandboxes, no_restart, metrics_open;
+	bool check; /* only say whether it would start */
 };
 
 /* `env` is a NULL-terminated environment. -EINVAL with what is wrong and what is allowed. */

@@ -303,6 +303,30 @@ static int find_and_run(const struct server_db_request *request, const struct co
 	return -EINVAL;
 }
 
+static int look(const struct config *config, struct store_report *ret, struct err *e)
+{
+	CLEANUP(place_done) struct place place = PLACE_INIT;
+	struct work w = { .place = &place,
+		.what = SERVER_DB_CHECK,
+		.fd = -EBADF,
+		.only_version = true };
+	int r;
+
+	place.is_shared = true;
+	r = find_place(config, &place, e);
+	return r < 0 ? r : run(&w, ret, e);
+}
+
+int db_check_version(const struct config *config, struct err *e)
+{
+	struct store_report report = { 0 };
+	int r = look(config, &report, e);
+
+	if (r == -ENOENT)
+		return 0;
+	return r;
+}
+
 int server_db(const struct server_db_request *request, struct store_report *ret, struct err *e)
 {
 	struct config config;

@@ -342,7 +342,15 @@ static int find_templates(const struct config *config, struct prepared *p, struc
 	return r < 0 ? r : template_make_base(p->templates, e);
 }
 
-int prepare(const struct config *config, struct prepared *ret, struct err *e)
+static int check_root(struct err *e)
+{
+	return geteuid() == 0 ? 0
+			      : err_set(e, -EPERM,
+					"making sandboxes needs root to start (it is given up at "
+					"once): run it with sudo; atoll doctor says more");
+}
+
+int prepare(const struct config *config, int take_listen_fd, struct prepared *ret, struct err *e)
 {
 	struct prepared p = { .lock_fd = -EBADF,
 		.data_fd = -EBADF,
@@ -379,6 +387,29 @@ int prepare(const struct config *config, struct prepared *ret, struct err *e)
 	}
 	*ret = p;
 	return 0;
+}
+
+int prepare_check(const struct config *config, struct err *e)
+{
+	struct prepared p = { .data_fd = open(config->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	int64_t version;
+	int r = check_root(e);
+
+	if (r >= 0 && p.data_fd < 0 && errno != ENOENT)
+		r = err_sys(e, -errno, "data directory %s", config->data);
+	if (r >= 0 && p.data_fd >= 0) {
+		r = read_version(p.data_fd, &version, e);
+		if (r < 0)
+			(void)err_wrap(e, r, "data directory %s", config->data);
+	}
+	if (r >= 0)
+		r = read_admin_token(config, &p, e);
+	if (r >= 0)
+		r = read_database_password(config, &p, e);
+	explicit_bzero(p.admin_token, sizeof p.admin_token);
+	explicit_bzero(p.database_password, sizeof p.database_password);
+	close_fdp(&p.data_fd);
+	return r;
 }
 
 void prepared_done(struct prepared *p)

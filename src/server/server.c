@@ -13,6 +13,7 @@
 #include "sandbox/sandbox.h"
 #include "secret/secret.h"
 #include "server/become.h"
+#include "server/check.h"
 #include "server/config.h"
 #include "server/front.h"
 #include "server/keep.h"
@@ -743,7 +744,7 @@ int server_main(int argc, char **argv)
 	confine_memory();
 	(void)umask(022); /* whatever root's is: the data directory's modes are ours */
 	s.on_terminal = isatty(STDOUT_FILENO);
-	r = serve(&s, &e);
+	r = s.config.check ? check_start(&s.config, &e) : serve(&s, argv, &e);
 	if (r < 0) {
 		(void)fprintf(stderr, "atoll: %s\n", e.msg);
 		s.exit_code = 1;
