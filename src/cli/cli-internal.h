@@ -45,6 +45,7 @@ struct cli {
 	struct err e;
 	char hint[CLI_HINT];          /* "": the error's usual one */
 	const char *term;             /* TERM of the environment, or NULL */
+	const char *env_data;         /* ATOLL_DATA of the environment, or NULL */
 	const char *admin_token_file; /* ATOLL_ADMIN_TOKEN_FILE of it, or NULL */
 	loop_signal_fn
 		on_signal; /* who hears of SIGINT and its like; NULL: nobody, they are noted */
@@ -173,6 +174,7 @@ int cmd_db_export(struct cli *cli);
 int cmd_db_import(struct cli *cli);
 int cmd_db_migrate(struct cli *cli);
 int cmd_doctor(struct cli *cli);
+int cmd_upgrade(struct cli *cli);
 int cmd_completion(struct cli *cli);
 int cmd_version(struct cli *cli);
 int cmd_help(struct cli *cli);

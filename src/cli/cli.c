@@ -92,6 +92,7 @@ int cli_main(int argc, char **argv, const struct cli_parts *parts)
 		SIG_IGN); /* a reader that left is an error of write, told by -EPIPE */
 	cli.arena = arena_new(CLI_ARENA);
 	cli.term = getenv("TERM");
+	cli.env_data = getenv("ATOLL_DATA");
 	cli.admin_token_file = getenv("ATOLL_ADMIN_TOKEN_FILE");
 	r = run(&cli, argc, argv);
 	if (r < 0)

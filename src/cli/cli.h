@@ -5,13 +5,18 @@
  * stdout, prints a secret that was not asked for. */
 #pragma once
 
+#include <stdint.h>
+
 struct err;
 struct server_db_request;
+struct server_upgrade_report;
 struct store_report;
 
 /* What the program has beside the command line: rooms that this one does not know. */
 struct cli_parts {
 	int (*db)(const struct server_db_request *request, struct store_report *ret, struct err *e);
+	int (*upgrade)(const char *data, int64_t timeout_ms, struct server_upgrade_report *ret,
+		struct err *e);
 };
 
 /* argv as main() got it; returns the exit code. `serve` is not run here: see main.c. */

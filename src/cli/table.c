@@ -223,6 +223,10 @@ static const struct cli_option doctor_options[] = {
 	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
 };
 
+static const struct cli_option upgrade_options[] = {
+	{ "timeout", 0, "TIME", "how long it is waited for (default: 2m)" },
+};
+
 #define DB_OPTIONS                                                                                \
 	{ "config", 0, "FILE", "the server's configuration" },                                    \
 		{ "database", 0, "URL", "sqlite:PATH or postgresql://... (default: in --data)" }, \
@@ -764,6 +768,22 @@ const struct cli_command cli_commands[] = {
 		.examples = "atoll status\natoll status --json | jq .sandboxes.running",
 		.see_also = "doctor, sandbox ls",
 		.run = cmd_status,
+	},
+	{
+		.name = "upgrade",
+		.words = "",
+		.summary = "swap the running server for the programs on disk, under live sandboxes",
+		.detail =
+			"For root, with the new programs in place. They are looked at first: what "
+			"would not start\nis refused, and the old server serves on. Then the old "
+			"one leaves, within --upgrade-grace of\n'atoll serve', and the new one "
+			"takes over. Clients that come meanwhile wait and are served;\nstreams "
+			"end, and their readers come again. Sandboxes do not notice.",
+		.examples = "atoll upgrade\n"
+			    "sudo atoll upgrade --data /var/lib/atoll --json | jq .away_ms",
+		.see_also = "serve, status",
+		OPTIONS(upgrade_options),
+		.run = cmd_upgrade,
 	},
 	{
 		.name = "doctor",

@@ -10,6 +10,20 @@
 /* argv[0] is "serve". Returns the exit code. */
 int server_main(int argc, char **argv);
 
+/* `atoll upgrade`: has the keeper of the server on this data directory become the programs that lie
+ * on disk. -ENOENT, -ESRCH: no server with a keeper runs there. -ECANCELED: it was refused, the
+ * old one serves on. -ETIMEDOUT: it is not over. */
+struct server_build {
+	char version[32], build[41];
+};
+struct server_upgrade_report {
+	struct server_build before, after;
+	int64_t away_ms;  /* for how long nobody served: who came then waited */
+	int64_t had, has; /* sandboxes before and after; -1: not known */
+};
+int server_upgrade(const char *data, int64_t timeout_ms, struct server_upgrade_report *ret,
+	struct err *e);
+
 /* `atoll db`: on the database that `serve` would use with the same words, without a server. */
 enum server_db {
 	SERVER_DB_CHECK,
