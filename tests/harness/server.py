@@ -48,6 +48,7 @@ class Server:
         self.host = host
         self.port = free_port()
         self.before = []  # words in front of the command
+        self.pass_fds = ()  # what it inherits
         self.environment = {**os.environ, **postgres.own_database()}
         self.process = None
 
@@ -65,7 +66,7 @@ class Server:
         with open(self.log, 'ab') as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True,
-                                            env=self.environment)
+                                            pass_fds=self.pass_fds, env=self.environment)
         return self
 
     def start(self, timeout=120):

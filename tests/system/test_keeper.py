@@ -77,6 +77,12 @@ class Keeper(unittest.TestCase):
         self.assertEqual(self.serving(), before)
         self.assertEqual(self.box.run('cat file').text(), 'kept\n')
 
+    def test_one_that_was_told_to_leave_by_another_comes_again(self):
+        before = self.serving()
+        os.kill(before, signal.SIGUSR2)
+        wait_for(lambda: self.serving() not in (before, None) and self.server.healthy())
+        self.assertEqual(self.box.run('cat file').text(), 'kept\n')
+
     def test_the_keeper_takes_the_server_with_it(self):
         server = self.serving()
         self.server.kill()

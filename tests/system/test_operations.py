@@ -50,7 +50,7 @@ class Pages(Case):
     def test_the_commands(self):
         if not shutil.which('jq'):
             self.skipTest('jq is needed to run the page')
-        watch, backup, restore = blocks('sh')
+        watch, backup, restore, _ = blocks('sh')
         server = self.serve()
         self.assertRegex(self.shell(server, watch), r'local ready closed')
         api = Api(server)
@@ -70,6 +70,22 @@ class Pages(Case):
         self.assertIn(volume['volumeID'], api.raw('GET', '/volumes').body.decode())
         again = api.ask('POST', '/sandboxes', {'secrets': {'S': 'kept'}})
         self.assertEqual(api.ask('POST', f"/sandboxes/{again['id']}/execute", {'shell': 'echo $S'})['exit_code'], 0)
+
+    def test_the_upgrade(self):
+        if not shutil.which('jq'):
+            self.skipTest('jq is needed to run the page')
+        programs = self.top / 'bin'
+        programs.mkdir()
+        for path in BUILD.glob('atoll*'):
+            if path.is_file():
+                shutil.copy(path, programs)
+        server = Server(programs, self.top, '--pool', '1', '--stop-sandboxes', kept=True)
+        self.addCleanup(server.stop)
+        server.start()
+        made = Api(server).ask('POST', '/sandboxes', {})
+        self.assertEqual(self.shell(server, blocks('sh')[3]), 'true\n')
+        self.assertIn('event=upgrade.done', server.log.read_text())
+        self.assertEqual(Api(server).ask('GET', f"/sandboxes/{made['id']}")['state'], 'running')
 
     def test_the_configuration_is_one(self):
         config = self.top / 'config.toml'
