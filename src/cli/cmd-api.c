@@ -76,7 +76,7 @@ int cmd_api(struct cli *cli)
 	r = cli_api_call(cli, &request, &reply, &cli->e);
 	if (r < 0)
 		return r;
-	(void)buf_add_str(&cli->out.text, reply.body);
+	out_body(&cli->out, reply.body);
 	if (reply.body.n && reply.body.p[reply.body.n - 1] != '\n')
 		(void)buf_addc(&cli->out.text, '\n');
 	if (!reply.body.n && cli->out.json)

@@ -73,8 +73,12 @@ int cmd_db_check(struct cli *cli)
 		out_line(&cli->out, "version %" PRId64 " of %" PRId64 ", %" PRId64 " rows: %s",
 			report.version, report.newest, report.rows,
 			report.n_problems ? "something is wrong" : "sound");
-		for (size_t i = 0; i < report.n_problems; i++)
-			out_line(&cli->out, "%s", report.problems[i]);
+		for (size_t i = 0; i < report.n_problems; i++) {
+			char line[sizeof report.problems[i]];
+
+			out_clean(str_of(report.problems[i]), line, sizeof line);
+			out_line(&cli->out, "%s", line);
+		}
 		if (report.version < report.newest)
 			out_note(&cli->out,
 				"'atoll db migrate' or the next 'atoll serve' brings it "

@@ -110,8 +110,7 @@ static void print_check(struct out *out, const struct check *c)
 {
 	const char *effect = effect_of(c);
 
-	out_line(out, "%s%s%s %-11s %s", out_color(out->stdout_color, shown[c->status].style),
-		shown[c->status].mark, out_color(out->stdout_color, OUT_PLAIN), c->id, c->text);
+	out_marked(out, shown[c->status].style, shown[c->status].mark, " %-11s %s", c->id, c->text);
 	if (effect)
 		out_line(out, "    effect  %s", effect);
 	if (c->fix[0] && c->status != CHECK_SKIPPED)

@@ -215,7 +215,7 @@ static int flow_event(void *arg, const struct sse_event *event, struct err *e)
 	if (!event->data.p)
 		return 0;
 	if (cli->out.json) {
-		(void)buf_add_str(&cli->out.text, event->data);
+		out_body(&cli->out, event->data);
 		(void)buf_addc(&cli->out.text, '\n');
 		return out_flush(&cli->out, e);
 	}
@@ -228,8 +228,10 @@ static int flow_event(void *arg, const struct sse_event *event, struct err *e)
 	out_text(v.kind, kind);
 	out_text(v.subject, subject);
 	out_clean(v.cause.n ? v.cause : v.data, rest, sizeof rest);
-	out_line(&cli->out, cli->out.stdout_tty ? "%s  %-20s %s  %s" : "%s\t%s\t%s\t%s", at, kind,
-		subject, rest);
+	if (cli->out.stdout_tty)
+		out_line(&cli->out, "%s  %-20s %s  %s", at, kind, subject, rest);
+	else
+		out_line(&cli->out, "%s\t%s\t%s\t%s", at, kind, subject, rest);
 	(void)arena_free(arena);
 	return out_flush(&cli->out, e);
 }
@@ -245,7 +247,7 @@ static void flow_data(void *arg, struct client_call *call, struct str bytes)
 	} else if (f->is_sse) {
 		r = sse_feed(&f->sse, bytes, &f->e);
 	} else {
-		(void)buf_add_str(&f->cli->out.text, bytes);
+		out_body(&f->cli->out, bytes);
 		r = out_flush(&f->cli->out, &f->e);
 	}
 	if (r < 0) {

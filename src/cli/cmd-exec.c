@@ -132,7 +132,7 @@ int cli_exec_show(struct cli *cli, const struct exec_request *request, const cha
 	if (cli->out.json)
 		write_result(cli, &result, &c, sandbox_id);
 	else if (result.timed_out)
-		(void)fprintf(stderr, "atoll: the command was ended after %s\n",
+		out_warn(&cli->out, "the command was ended after %s",
 			args_value(&cli->args, "timeout"));
 	return result.exit_code;
 }
@@ -191,10 +191,9 @@ int cmd_run(struct cli *cli)
 	r = cli_exec_show(cli, &q, target.id);
 	if (args_has(&cli->args, "keep")) {
 		if (!cli->out.json)
-			(void)fprintf(stderr, "%s\n", target.id);
+			out_aside(&cli->out, "%s", target.id);
 	} else if (cli_sandbox_remove(cli, target.id, &removal) < 0 && removal.code != -ENOENT) {
-		(void)fprintf(stderr, "atoll: sandbox %s could not be ended: %s\n", target.id,
-			removal.msg);
+		out_warn(&cli->out, "sandbox %s could not be ended: %s", target.id, removal.msg);
 	}
 	return r;
 }

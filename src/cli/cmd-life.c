@@ -208,7 +208,7 @@ static void show_fork(struct cli *cli, const struct fork_entry *entry)
 		if (entry->sandbox.id.n)
 			out_line(&cli->out, "%s", cell);
 		else
-			(void)fprintf(stderr, "atoll: one fork failed: %s\n", cell);
+			out_warn(&cli->out, "one fork failed: %s", cell);
 		return;
 	}
 	jsonw_object(w, NULL);

@@ -192,7 +192,7 @@ static void kill_one(struct killing *k, const char *typed)
 	} else if (r == 0) {
 		out_line(&cli->out, "%s", id);
 	} else if (k->failed > 1) { /* the first is told when the program ends */
-		(void)fprintf(stderr, "atoll: %s\n", e.msg);
+		out_warn(&cli->out, "%s", e.msg);
 	}
 }
 

@@ -131,7 +131,7 @@ int cmd_usage(struct cli *cli)
 	if (r < 0)
 		return r;
 	if (cli->out.json) {
-		(void)buf_add_str(&cli->out.text, reply.body);
+		out_body(&cli->out, reply.body);
 		(void)buf_addc(&cli->out.text, '\n');
 		return EXIT_OK;
 	}

@@ -74,7 +74,10 @@ static void show_entry(struct cli *cli, const struct entry *entry, bool alone)
 	out_text(entry->timestamp, time);
 	out_text(entry->level, level);
 	out_clean(buf_str(&text), line, sizeof line);
-	out_line(&cli->out, cli->out.stdout_tty ? "%s %-5s %s" : "%s\t%s\t%s", time, level, line);
+	if (cli->out.stdout_tty)
+		out_line(&cli->out, "%s %-5s %s", time, level, line);
+	else
+		out_line(&cli->out, "%s\t%s\t%s", time, level, line);
 }
 
 /* Skips what was shown before: the number of entries that were new. */

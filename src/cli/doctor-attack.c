@@ -148,10 +148,10 @@ static void tell_lines(const struct attack *a)
 			out_line(out, "%s\t%s\t%s\t%s\t%s", shown[row->verdict].name, row->name,
 				row->as, row->title, row->evidence);
 		else
-			out_line(out, "%s%-12s%s %-28s %-8s %s\n%*s%s",
-				out_color(out->stdout_color, shown[row->verdict].style),
-				shown[row->verdict].name, out_color(out->stdout_color, OUT_PLAIN),
-				row->name, row->as, row->title, 13, "", row->evidence);
+			out_marked(out, shown[row->verdict].style, shown[row->verdict].name,
+				"%*s%-28s %-8s %s\n%13s%s",
+				MAX(13 - (int)strlen(shown[row->verdict].name), 1), "", row->name,
+				row->as, row->title, "", row->evidence);
 	}
 	out_line(out,
 		"%zu attempts: %zu refused, %zu contained, %zu absent, %zu inconclusive, "

@@ -61,14 +61,10 @@ static void report_text(const struct cli *cli)
 {
 	const struct cli_failure *f = cli_failure_of(cli->e.code);
 	const char *hint = cli->hint[0] ? cli->hint : f->hint;
-	bool color = cli->out.stderr_color;
-	char line[sizeof cli->e.msg];
 
-	out_clean(str_of(cli->e.msg), line, sizeof line);
-	(void)fprintf(stderr, "%satoll:%s %s\n", out_color(color, OUT_RED),
-		out_color(color, OUT_PLAIN), line);
+	out_warn(&cli->out, "%s", cli->e.msg);
 	if (hint)
-		(void)fprintf(stderr, "  %s\n", hint);
+		out_aside(&cli->out, "  %s", hint);
 }
 
 int cli_report(struct cli *cli)

@@ -48,7 +48,7 @@ static void complain(struct forward *f, const char *text)
 	if (f->cli->out.quiet || strncmp(f->told, text, sizeof f->told - 1) == 0)
 		return;
 	out_clean(str_of(text), f->told, sizeof f->told);
-	(void)fprintf(stderr, "atoll: a connection failed: %s\n", f->told);
+	out_warn(&f->cli->out, "a connection failed: %s", f->told);
 }
 
 static void end(struct forward *f, int code, const char *text)

@@ -25,17 +25,16 @@ static void print_options(struct out *out, const struct cli_option *options, siz
 
 static void print_command(struct out *out, const struct cli_command *c)
 {
-	const char *bold = out_color(out->stdout_color, OUT_BOLD);
-	const char *plain = out_color(out->stdout_color, OUT_PLAIN);
+	char name[64];
 
-	out_line(out, "%satoll %s%s%s%s: %s", bold, c->group ? c->group : "", c->group ? " " : "",
-		c->name, plain, c->summary);
-	out_line(out, "%s", "");
+	(void)snprintf(name, sizeof name, "atoll %s%s%s", c->group ? c->group : "",
+		c->group ? " " : "", c->name);
+	out_marked(out, OUT_BOLD, name, ": %s\n", c->summary);
 	print_examples(out, c->examples);
 	out_line(out, "\nUsage: atoll %s%s%s [OPTIONS] %s", c->group ? c->group : "",
 		c->group ? " " : "", c->name, c->words);
 	if (c->detail)
-		out_line(out, "%s", c->detail);
+		out_own(out, c->detail);
 	out_line(out, "\nOptions:");
 	print_options(out, c->options, c->n_options);
 	if (!c->runs_alone)
@@ -54,7 +53,7 @@ static void print_list(struct out *out, const char *group)
 			continue;
 		(void)snprintf(name, sizeof name, "%s%s%s", c->group ? c->group : "",
 			c->group ? " " : "", c->name);
-		out_line(out, "  %-17s %s", name, c->summary);
+		out_line(out, "  %-19s %s", name, c->summary);
 	}
 }
 

@@ -27,30 +27,79 @@ void out_done(struct out *out)
 
 int out_flush(struct out *out, struct err *e)
 {
+	CLEANUP(buf_done) struct buf shown = BUF_INIT(OUT_MAX);
 	int r;
 
-	if (out->text.failed)
+	if (out->stdout_tty)
+		out_for_terminal(&shown, buf_str(&out->text));
+	if (out->text.failed || shown.failed)
 		return err_set(e, -ENOBUFS, "the output is longer than %d MiB", OUT_MAX >> 20);
-	r = fd_write_all(STDOUT_FILENO, out->text.p, out->text.n);
+	if (out->stdout_tty)
+		r = fd_write_all(STDOUT_FILENO, buf_str(&shown).p, shown.n);
+	else
+		r = fd_write_all(STDOUT_FILENO, buf_str(&out->text).p, out->text.n);
 	buf_clear(&out->text);
 	return r < 0 ? err_sys(e, r, "write to stdout") : 0;
 }
 
 void out_line(struct out *out, const char *fmt, ...)
 {
-	char line[4096];
 	va_list ap;
 
 	va_start(ap, fmt);
-	(void)vsnprintf(line, sizeof line, fmt, ap);
+	out_format(&out->text, fmt, ap);
 	va_end(ap);
-	(void)buf_adds(&out->text, line);
 	(void)buf_addc(&out->text, '\n');
+}
+
+void out_marked(struct out *out, enum out_style style, const char *mark, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)buf_adds(&out->text, out_color(out->stdout_color, style));
+	(void)buf_adds(&out->text, mark);
+	(void)buf_adds(&out->text, out_color(out->stdout_color, OUT_PLAIN));
+	va_start(ap, fmt);
+	out_format(&out->text, fmt, ap);
+	va_end(ap);
+	(void)buf_addc(&out->text, '\n');
+}
+
+void out_own(struct out *out, const char *text)
+{
+	(void)buf_adds(&out->text, text);
+	(void)buf_addc(&out->text, '\n');
+}
+
+void out_body(struct out *out, struct str body)
+{
+	(void)buf_add_str(&out->text, body);
 }
 
 void out_pair(struct out *out, const char *name, const char *value)
 {
-	out_line(out, out->stdout_tty ? "%-10s%s" : "%s\t%s", name, value);
+	if (out->stdout_tty)
+		out_line(out, "%-10s%s", name, value);
+	else
+		out_line(out, "%s\t%s", name, value);
+}
+
+/* A line on stderr: a mark of ours in its style, then the rest; without a mark the style is all of
+ * the line's. */
+static void say(const struct out *out, enum out_style style, const char *mark, const char *fmt,
+	va_list ap) __attribute__((format(printf, 4, 0)));
+
+static void say(const struct out *out, enum out_style style, const char *mark, const char *fmt,
+	va_list ap)
+{
+	CLEANUP(buf_done) struct buf line = BUF_INIT(OUT_MAX);
+	const char *begin = style ? out_color(out->stderr_color, style) : "";
+	const char *end = style ? out_color(out->stderr_color, OUT_PLAIN) : "";
+
+	(void)buf_printf(&line, "%s%s%s", begin, mark, mark[0] ? end : "");
+	out_format(&line, fmt, ap);
+	(void)buf_printf(&line, "%s\n", mark[0] ? "" : end);
+	(void)fd_write_all(STDERR_FILENO, buf_str(&line).p, line.n);
 }
 
 void out_note(const struct out *out, const char *fmt, ...)
@@ -59,11 +108,40 @@ void out_note(const struct out *out, const char *fmt, ...)
 
 	if (!out->stderr_tty || out->quiet || out->json)
 		return;
-	(void)fputs(out_color(out->stderr_color, OUT_DIM), stderr);
 	va_start(ap, fmt);
-	(void)vfprintf(stderr, fmt, ap);
+	say(out, OUT_DIM, "", fmt, ap);
 	va_end(ap);
-	(void)fprintf(stderr, "%s\n", out_color(out->stderr_color, OUT_PLAIN));
+}
+
+void out_warn(const struct out *out, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(out, OUT_RED, "atoll: ", fmt, ap);
+	va_end(ap);
+}
+
+void out_aside(const struct out *out, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(out, OUT_PLAIN, "", fmt, ap);
+	va_end(ap);
+}
+
+void out_progress(const struct out *out, const char *fmt, ...)
+{
+	CLEANUP(buf_done) struct buf line = BUF_INIT(OUT_MAX);
+	va_list ap;
+
+	(void)buf_adds(&line, out->redraws ? "\r\033[K" : "");
+	va_start(ap, fmt);
+	out_format(&line, fmt, ap);
+	va_end(ap);
+	(void)buf_adds(&line, out->redraws ? "" : "\n");
+	(void)fd_write_all(STDERR_FILENO, buf_str(&line).p, line.n);
 }
 
 const char *out_color(bool on, enum out_style style)
@@ -81,47 +159,6 @@ const char *out_color(bool on, enum out_style style)
 }
 
 /* ---- cells ---- */
-
-static size_t utf8_length(struct str s)
-{
-	unsigned char c = (unsigned char)s.p[0];
-	size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-
-	return n <= s.n && str_is_utf8(str_make(s.p, n)) ? n : 0;
-}
-
-static bool is_control(struct str s, size_t n)
-{
-	unsigned char c = (unsigned char)s.p[0];
-
-	return (n == 1 && (c < 0x20 || c == 0x7f)) ||
-	       (n == 2 && c == 0xc2 && (unsigned char)s.p[1] < 0xa0);
-}
-
-static bool is_blank(char c)
-{
-	return c == '\t' || c == '\r' || c == '\n';
-}
-
-void out_clean(struct str text, char *p, size_t n)
-{
-	size_t at = 0;
-
-	while (text.n > 0) {
-		size_t len = utf8_length(text);
-		bool bad = len == 0 || is_control(text, len);
-
-		if (at + (bad ? 1 : len) >= n)
-			break;
-		if (bad)
-			p[at++] = is_blank(text.p[0]) ? ' ' : '?';
-		else
-			memcpy(p + at, text.p, len);
-		at += bad ? 0 : len;
-		text = str_from(text, len ? len : 1);
-	}
-	p[at] = '\0';
-}
 
 void out_text(struct str text, char cell[OUT_CELL])
 {
@@ -211,10 +248,18 @@ static size_t width_of(const char *text)
 	return n;
 }
 
+static void print_cell(struct out *out, const char *cell)
+{
+	char clean[OUT_CELL];
+
+	out_clean(str_of(cell), clean, sizeof clean);
+	(void)buf_adds(&out->text, clean);
+}
+
 static void print_row(struct out *out, const char *const *cells, size_t n, const size_t *width)
 {
 	for (size_t c = 0; c < n; c++) {
-		(void)buf_adds(&out->text, cells[c]);
+		print_cell(out, cells[c]);
 		for (size_t at = width_of(cells[c]); c + 1 < n && at < width[c] + 2; at++)
 			(void)buf_addc(&out->text, ' ');
 	}
@@ -223,7 +268,7 @@ static void print_row(struct out *out, const char *const *cells, size_t n, const
 static void print_tabbed(struct out *out, const struct out_table *t)
 {
 	for (size_t i = 0; i < t->n_rows * t->n_columns; i++) {
-		(void)buf_adds(&out->text, t->cells[i]);
+		print_cell(out, t->cells[i]);
 		(void)buf_addc(&out->text, (i + 1) % t->n_columns ? '\t' : '\n');
 	}
 }

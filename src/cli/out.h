@@ -1,11 +1,16 @@
 /* out - what people and scripts read: data on stdout, everything else on stderr.
  * On a terminal tables are aligned, times relative, marks coloured; in a pipe the same columns come
- * separated by tabs, times are ISO, and no escape byte is ever written. Text from outside is
- * cleaned of control characters in both cases. */
+ * separated by tabs, times are ISO, and no escape byte is ever written. Values in lines, notes and
+ * tables are cleaned of control characters in both cases, whoever they are from; and whatever goes
+ * to a terminal is looked through once more as it is written, JSON and bodies too. Nothing else in
+ * this room writes to stdout or stderr, but for the output of commands in a sandbox and files that
+ * are copied to stdout (outlet.h), which are what was asked for. */
 #pragma once
 
 #include "base/base.h"
 #include "json/json.h"
+
+#include <stdarg.h>
 
 enum {
 	OUT_MAX = 64 << 20,
@@ -40,11 +45,25 @@ void out_done(struct out *out);
 /* Writes what was collected. -EPIPE when nobody reads any more. */
 int out_flush(struct out *out, struct err *e);
 
+/* What stands in the format is ours; what is put into it (%s, %d, %u, l and z, widths) is cleaned,
+ * so that it neither moves the cursor nor begins a line. */
 void out_line(struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same behind a mark of ours in a style. */
+void out_marked(struct out *out, enum out_style style, const char *mark, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+void out_own(struct out *out, const char *text); /* lines of the program's own text */
+void out_body(struct out *out, struct str body); /* as it came; a terminal gets it cleaned */
 /* One of a few lines that describe a thing: a name and its value. */
 void out_pair(struct out *out, const char *name, const char *value);
 /* On stderr, at once, and only where somebody sits and did not ask for silence. */
 void out_note(const struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* On stderr, at once: what went wrong and is not the end. */
+void out_warn(const struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The same without a word in front: what a script may read there. */
+void out_aside(const struct out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* One line on stderr that is drawn again in its place, where that can be done. */
+void out_progress(const struct out *out, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 const char *out_color(bool on, enum out_style style); /* "" when off */
 
 /* Tables. Cells are copied; a row has as many as there are titles. */
@@ -67,3 +86,8 @@ void out_text(struct str text, char cell[OUT_CELL]);
 /* Control characters, in ASCII or as UTF-8 C1, become '?', tabs and line ends a space; bytes that
  * are not UTF-8 become '?'. n counts the NUL. */
 void out_clean(struct str text, char *p, size_t n);
+/* What all of the above is made of. */
+void out_format(struct buf *to, const char *fmt, va_list args)
+	__attribute__((format(printf, 2, 0)));
+/* Lines, tabs and our own styles stay; other controls become '?'. */
+void out_for_terminal(struct buf *to, struct str text);

@@ -11,7 +11,7 @@ static void draw(void *arg)
 	struct progress *p = arg;
 	int64_t now_ms = loop_now_ms(p->cli->loop);
 	uint64_t per_s = p->bytes * 1000 / (uint64_t)MAX(now_ms - p->started_ms, 1);
-	bool redraws = p->cli->out.redraws;
+	const struct out *out = &p->cli->out;
 	char done[OUT_CELL], speed[OUT_CELL], percent[16] = "";
 
 	out_size(p->bytes, done);
@@ -19,10 +19,9 @@ static void draw(void *arg)
 	if (p->total_bytes > 0)
 		(void)snprintf(percent, sizeof percent, "%3d %%  ",
 			(int)(p->bytes * 100 / (uint64_t)p->total_bytes));
-	(void)fprintf(stderr, "%s%.40s  %s%s  %s/s%s", redraws ? "\r\033[K" : "", p->name, percent,
-		done, speed, redraws ? "" : "\n");
-	p->is_drawn = redraws;
-	loop_timer_set(&p->timer, now_ms + (redraws ? REDRAW_MS : REPEAT_MS));
+	out_progress(out, "%.40s  %s%s  %s/s", p->name, percent, done, speed);
+	p->is_drawn = out->redraws;
+	loop_timer_set(&p->timer, now_ms + (out->redraws ? REDRAW_MS : REPEAT_MS));
 }
 
 void progress_start(struct progress *p, struct cli *cli, const char *name, int64_t total_bytes)
@@ -41,6 +40,6 @@ void progress_stop(struct progress *p)
 {
 	loop_timer_cancel(&p->timer);
 	if (p->is_drawn)
-		(void)fputs("\r\033[K", stderr);
+		out_progress(&p->cli->out, "%s", "");
 	p->is_drawn = false;
 }

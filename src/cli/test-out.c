@@ -27,6 +27,31 @@ TEST(cleans_what_a_terminal_would_obey)
 	ASSERT_STR(out, "12345");
 }
 
+TEST(values_in_lines_are_cleaned_and_formats_are_not)
+{
+	struct out out = { .text = BUF_INIT(4096), .stdout_color = true };
+
+	out_line(&out, "a\tb\n%s|%.*s|%-4s|%4s|%d|%" PRId64 "|%zu|%%", "x\n\033[2Jy", 2, "12345",
+		"\303\274", "r", -7, INT64_C(-8), (size_t)9);
+	ASSERT_STR(out.text.p, "a\tb\nx ?[2Jy|12|\303\274   |   r|-7|-8|9|%\n");
+	buf_clear(&out.text);
+	out_line(&out, "%*s%s %s", 3, "", "\342\200\256evil", "\302\233m");
+	ASSERT_STR(out.text.p, "   ?evil ?m\n");
+	buf_clear(&out.text);
+	out_marked(&out, OUT_RED, "ok", " %s", "\033[32m");
+	ASSERT_STR(out.text.p, "\033[31mok\033[0m ?[32m\n");
+	buf_done(&out.text);
+}
+
+TEST(a_terminal_gets_lines_and_our_own_styles_only)
+{
+	CLEANUP(buf_done) struct buf shown = BUF_INIT(4096);
+
+	out_for_terminal(&shown, STR("a\tb\n\033[31mred\033[0m \033]0;title\007 \033[2J\r\177 "
+				     "\302\233 \233 gr\303\274n"));
+	ASSERT_STR(shown.p, "a\tb\n\033[31mred\033[0m ?]0;title? ?[2J?? ? ? gr\303\274n");
+}
+
 TEST(sizes_and_times_read_well)
 {
 	struct out out = { .stdout_tty = true };
@@ -63,7 +88,9 @@ static void print_table(struct out *out)
 		size_t row = out_table_add(&t);
 
 		(void)snprintf(out_table_cell(&t, row, 0), OUT_CELL, "%s",
-			i == 3 ? "a-long-id" : "id");
+			i == 3   ? "a-long-id"
+			: i == 4 ? "i\033" /* also by who did not clean it */
+				 : "id");
 		out_text(i == 3 ? STR("x\ty") : STR(""), out_table_cell(&t, row, 1));
 	}
 	out_table_print(out, &t);
@@ -76,7 +103,7 @@ TEST(tables_are_aligned_for_people_and_tabbed_for_pipes)
 	print_table(&person);
 	print_table(&pipe);
 	ASSERT(str_has_prefix(buf_str(&person.text), STR("ID         NAME\nid         -\n")));
-	ASSERT(strstr(person.text.p, "a-long-id  x y\n"));
+	ASSERT(strstr(person.text.p, "a-long-id  x y\ni?         -\n"));
 	ASSERT(str_has_prefix(buf_str(&pipe.text), STR("id\t-\nid\t-\nid\t-\na-long-id\tx y\n")));
 	ASSERT(!strstr(person.text.p, "\033"));
 	buf_done(&person.text);

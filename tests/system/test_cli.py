@@ -527,6 +527,23 @@ class Tty(Cli):
         terminal.expect(b'ready:')
         return terminal
 
+    def test_nothing_that_a_sandbox_wrote_commands_the_terminal(self):
+        evil = b'\x1b]0;owned\x07\x1b[2J\xc2\x9b31m\x7fend'
+        self.ok('sbx', 'exec', self.box, '--', 'bash', '-c', "printf '%s' " + shlex.quote(evil.decode()) + ' >/tmp/evil')
+        where = f'sandboxes/{self.box}/files?path=/tmp/evil'
+        self.assertEqual(self.ok('api', 'GET', where).rstrip(b'\n'), evil)  # a pipe gets what is there
+        made = self.ok('sbx', 'create', 'base', '--meta', f'evil={evil.decode()}').decode().strip()
+        self.addCleanup(self.ok, 'sbx', 'kill', made)
+        for words in (['api', 'GET', where], ['sbx', 'info', made], ['sbx', 'info', made, '--json'],
+                      ['api', 'GET', f'sandboxes/{made}'], ['sbx', 'logs', self.box], ['events', '--json']):
+            terminal = Terminal(*words)
+            self.assertEqual(terminal.wait(), 0, (words, terminal.seen))
+            seen = re.sub(rb'\x1b\[\d*m', b'', terminal.seen)  # our own styles
+            self.assertIsNone(re.search(rb'[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]', seen), (words, seen))
+        terminal = Terminal('sbx', 'exec', self.box, '--', 'cat', '/tmp/evil')  # which is what was asked for
+        terminal.expect(evil)
+        self.assertEqual(terminal.wait(), 0)
+
     def test_size_resize_keys_and_exit_code(self):
         terminal = self.shell()
         terminal.send(b'tty; echo $TERM; stty size\n')
