@@ -351,6 +351,7 @@ void attack_archives(struct attack *a)
 
 	for (size_t i = 0; i < ARRAY_SIZE(kinds) && !attack_is_stopped(a); i++) {
 		CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
+		cleanup_close int into_fd = -EBADF;
 		char into[CONFIG_VALUE];
 		struct cp_sum sum = { 0 };
 		struct err e = { 0 };
@@ -358,13 +359,15 @@ void attack_archives(struct attack *a)
 			arena_printf(a->cli->arena, ARCHIVE_SCRIPT, kinds[i], a->bait), &out, &e);
 
 		(void)snprintf(into, sizeof into, "%.400s/copy-%s", a->bait, kinds[i]);
-		if (r != 0 || mkdir(into, 0755) < 0) {
+		if (r == 0 && mkdir(into, 0755) == 0)
+			into_fd = open(into, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (into_fd < 0) {
 			attack_say(a, "archives.traversal", "client", ATTACK_INCONCLUSIVE,
 				"write beside the directory that a sandbox is copied into",
 				"%s: exit status %d %s", kinds[i], r, e.msg);
 			continue;
 		}
-		r = cp_tree_down(a->cli, &a->attacker, "/tmp", into, &sum, &e);
+		r = cp_tree_down(a->cli, &a->attacker, "/tmp", into_fd, true, &sum, &e);
 		judge_archive(a, kinds[i], into, r, &e);
 		(void)dir_remove_tree(AT_FDCWD, into, NULL);
 	}

@@ -137,65 +137,151 @@ static mode_t current_umask(void)
 	return mask;
 }
 
-/* Written beside and renamed over: a copy that breaks off leaves what was there. */
-static int file_beside(struct copy *c, const char *path, struct err *e)
+/* The directory that the user named, wherever links lead to it, and the name in it of what is
+ * copied. What has that name may come from the sandbox, by an earlier copy: links are not followed
+ * from here on. */
+struct landing {
+	int dir_fd;
+	const char *name; /* NULL: the directory itself */
+	bool is_named;    /* the user has written the name out */
+};
+
+static void landing_done(struct landing *at)
+{
+	close_fdp(&at->dir_fd);
+}
+
+static int open_dir(const char *path)
+{
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* As cp does: into a directory that is there, else by the name that was given. */
+static int find_landing(struct copy *c, struct landing *ret, struct err *e)
+{
+	const char *path = c->to.path, *name = base_of(c->cli, path), *parent;
+	size_t n = strlen(path);
+	int fd = open_dir(path);
+
+	if (fd >= 0) {
+		*ret = (struct landing){ fd, base_of(c->cli, c->from.path), false };
+		return 0;
+	}
+	if ((fd != -ENOENT && fd != -ENOTDIR) || !name)
+		return err_sys(e, fd, "%s", path);
+	while (path[n - 1] == '/')
+		n--;
+	parent = arena_dup(c->cli->arena, str_make(path, n - strlen(name)));
+	fd = open_dir(parent[0] ? parent : ".");
+	if (fd < 0)
+		return err_sys(e, fd, "open the directory of %s", path);
+	*ret = (struct landing){ fd, name, true };
+	return 0;
+}
+
+/* Written beside and renamed over: a copy that breaks off leaves what was there, and a link is
+ * replaced. */
+static int file_beside(struct copy *c, const struct landing *at, struct err *e)
 {
 	cleanup_close int fd = -EBADF;
-	char *beside = arena_printf(c->cli->arena, "%s.XXXXXX", path);
+	char beside[32] = ".atoll-";
 	int r;
 
-	fd = mkostemp(beside, O_CLOEXEC);
+	random_id(beside + strlen(beside), 16);
+	fd = openat(at->dir_fd, beside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return err_sys(e, -errno, "make a file beside %s", path);
+		return err_sys(e, -errno, "make a file beside %s", c->to.path);
 	r = cp_download(c->cli, &c->target, &c->entry, fd, &c->sum, e);
 	if (r == 0 && fchmod(fd, c->entry.mode & 0777 & ~current_umask()) < 0)
 		r = err_sys(e, -errno, "set the mode of %s", beside);
-	if (r == 0 && rename(beside, path) < 0)
-		r = err_sys(e, -errno, "rename %s", beside);
+	if (r == 0 && renameat(at->dir_fd, beside, at->dir_fd, at->name) < 0)
+		r = err_sys(e, -errno, "make %s", at->name);
 	if (r < 0)
-		(void)unlink(beside);
+		(void)unlinkat(at->dir_fd, beside, 0);
 	return r;
+}
+
+/* A device, say, which is written to as it is: /dev/stdout is a link, and the user's. */
+static int open_stream(const struct landing *at)
+{
+	struct stat st;
+
+	if (fstatat(at->dir_fd, at->name, &st, at->is_named ? 0 : AT_SYMLINK_NOFOLLOW) < 0 ||
+		S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode))
+		return -ENOENT;
+	return openat(at->dir_fd, at->name,
+		O_WRONLY | O_NOCTTY | O_CLOEXEC | (at->is_named ? 0 : O_NOFOLLOW));
 }
 
 static int file_down(struct copy *c, struct err *e)
 {
+	CLEANUP(landing_done) struct landing at = { .dir_fd = -EBADF };
 	cleanup_close int fd = -EBADF;
-	const char *path = c->to.path;
-	struct stat st = { 0 };
-	bool exists = stat(path, &st) == 0;
+	int r;
 
 	if (c->to.is_stdio)
 		return cp_download(c->cli, &c->target, &c->entry, STDOUT_FILENO, &c->sum, e);
-	if (exists && S_ISDIR(st.st_mode)) {
-		path = join(c->cli, path, base_of(c->cli, c->from.path));
-		exists = stat(path, &st) == 0;
-	}
-	if (!exists || S_ISREG(st.st_mode))
-		return file_beside(c, path, e);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return err_sys(e, -errno, "%s", path);
-	return cp_download(c->cli, &c->target, &c->entry, fd, &c->sum, e);
+	r = find_landing(c, &at, e);
+	if (r < 0)
+		return r;
+	if (!at.name || (at.is_named && ends_in_slash(c->to.path)))
+		return err_set(e, -ENOENT, "%s: there is no such directory", c->to.path);
+	fd = open_stream(&at);
+	return fd < 0 ? file_beside(c, &at, e)
+		      : cp_download(c->cli, &c->target, &c->entry, fd, &c->sum, e);
+}
+
+static int open_root(const struct copy *c, const struct landing *at, struct err *e)
+{
+	const char *name = at->name ? at->name : ".";
+	struct stat st;
+	int fd, r = at->name ? dir_make(at->dir_fd, name, 0777, e) : 0;
+
+	if (r < 0)
+		return r;
+	fd = openat(at->dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		return fd;
+	r = -errno;
+	if (fstatat(at->dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+		return err_set(e, -EPERM,
+			"'%s' in %s is a link, maybe the sandbox's own, and is not followed: "
+			"remove "
+			"it, or name the directory that it leads to",
+			name, c->to.path);
+	return err_sys(e, r, "open %s", name);
+}
+
+static int tree_down(struct copy *c, struct err *e)
+{
+	const char *from = arena_dup(c->cli->arena, c->entry.path);
+	CLEANUP(landing_done) struct landing at = { .dir_fd = -EBADF };
+	cleanup_close int root_fd = -EBADF;
+	int r;
+
+	if (c->to.is_stdio)
+		return cp_archive_down(c->cli, &c->target, from, e);
+	r = find_landing(c, &at, e);
+	if (r < 0)
+		return r;
+	root_fd = open_root(c, &at, e);
+	if (root_fd < 0)
+		return root_fd;
+	return cp_tree_down(c->cli, &c->target, from, root_fd, args_has(&c->cli->args, "links"),
+		&c->sum, e);
 }
 
 static int copy_down(struct copy *c, struct err *e)
 {
-	const char *path = c->to.path, *from;
-	struct stat st;
 	int r = cp_stat(c->cli, &c->target, c->from.path, &c->entry, e);
 
 	if (r < 0)
 		return r;
 	if (!c->entry.exists)
 		return err_set(e, -ENOENT, "there is no '%s' in the sandbox", c->from.path);
-	if (!c->entry.is_directory)
-		return file_down(c, e);
-	from = arena_dup(c->cli->arena, c->entry.path);
-	if (c->to.is_stdio)
-		return cp_archive_down(c->cli, &c->target, from, e);
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		path = join(c->cli, path, base_of(c->cli, c->from.path));
-	return cp_tree_down(c->cli, &c->target, from, path, &c->sum, e);
+	return c->entry.is_directory ? tree_down(c, e) : file_down(c, e);
 }
 
 /* ---- the command ---- */
@@ -223,6 +309,7 @@ static void report(struct copy *c)
 	jsonw_strz(w, "source", c->cli->args.words[0]);
 	jsonw_strz(w, "destination", c->cli->args.words[1]);
 	jsonw_int(w, "bytes", (int64_t)c->sum.bytes);
+	jsonw_int(w, "leftOut", (int64_t)c->sum.left_out);
 	jsonw_end_object(w);
 	(void)buf_addc(&c->cli->out.text, '\n');
 }

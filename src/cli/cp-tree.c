@@ -5,7 +5,6 @@
 
 #include <signal.h>
 #include <spawn.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* ---- in the sandbox ---- */
@@ -174,30 +173,41 @@ int cp_tree_up(struct cli *cli, const struct target *target, const char *local, 
 	return r;
 }
 
-int cp_tree_down(struct cli *cli, const struct target *target, const char *path, const char *local,
-	struct cp_sum *sum, struct err *e)
+/* What the archive had and this machine does not get. */
+static void tell_left_out(const struct out *out, const struct untar *u)
 {
-	cleanup_close int root_fd = -EBADF;
+	char more[48] = "";
+
+	if (u->skipped > 0)
+		out_warn(out, "%" PRIu64 " devices or pipes were left out", u->skipped);
+	if (u->links == 0)
+		return;
+	if (u->links > 1)
+		(void)snprintf(more, sizeof more, " and %" PRIu64 " more", u->links - 1);
+	out_warn(out,
+		"links that lead out of the directory were left out: '%s' -> '%s'%s; --links "
+		"copies them as they are",
+		u->link, u->link_target, more);
+}
+
+int cp_tree_down(struct cli *cli, const struct target *target, const char *path, int root_fd,
+	bool all_links, struct cp_sum *sum, struct err *e)
+{
 	struct untar untar = { 0 };
 	struct remote remote = { .cli = cli,
 		.target = target,
 		.stdin_fd = -EBADF,
 		.untar = &untar };
-	int r = dir_make(AT_FDCWD, local, 0777, e);
+	int r;
 
-	if (r < 0)
-		return r;
-	root_fd = open(local, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (root_fd < 0)
-		return err_sys(e, -errno, "open %s", local);
-	untar_init(&untar, root_fd);
+	untar_init(&untar, root_fd, all_links);
 	r = remote_tar(&remote, path, e);
 	if (r == 0)
 		r = untar_finish(&untar, e);
 	sum->bytes += untar.bytes;
-	if (r == 0 && untar.skipped > 0)
-		(void)fprintf(stderr, "atoll: %" PRIu64 " devices or pipes were left out\n",
-			untar.skipped);
+	sum->left_out += untar.skipped + untar.links;
+	if (r == 0)
+		tell_left_out(&cli->out, &untar);
 	untar_done(&untar);
 	return r;
 }

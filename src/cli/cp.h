@@ -12,7 +12,8 @@ struct cp_entry { /* something in the sandbox */
 };
 
 struct cp_sum {
-	uint64_t bytes; /* of files, or of the archive that a tree was sent as */
+	uint64_t bytes;    /* of files, or of the archive that a tree was sent as */
+	uint64_t left_out; /* devices, pipes and links */
 };
 
 /* All of them: 0 or -errno with words; a signal that stopped them is -EINTR, its number in
@@ -33,8 +34,9 @@ int cp_download(struct cli *cli, const struct target *target, const struct cp_en
 /* The directory's content, without the directory itself. */
 int cp_tree_up(struct cli *cli, const struct target *target, const char *local, const char *path,
 	struct cp_sum *sum, struct err *e);
-int cp_tree_down(struct cli *cli, const struct target *target, const char *path, const char *local,
-	struct cp_sum *sum, struct err *e);
+/* Into the directory root_fd; links that lead out of it are left out, unless all_links. */
+int cp_tree_down(struct cli *cli, const struct target *target, const char *path, int root_fd,
+	bool all_links, struct cp_sum *sum, struct err *e);
 /* The archive itself: from stdin, to stdout. */
 int cp_archive_up(struct cli *cli, const struct target *target, const char *path,
 	struct cp_sum *sum, struct err *e);

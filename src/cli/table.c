@@ -78,6 +78,7 @@ static const struct cli_option ls_options[] = {
 };
 
 static const struct cli_option cp_options[] = {
+	{ "links", 0, NULL, "also copy links that lead out of a directory of the sandbox" },
 	{ "user", 'u', "NAME", "owner of what is made in the sandbox" },
 };
 
@@ -353,10 +354,13 @@ const struct cli_command cli_commands[] = {
 		.name = "cp",
 		.words = "SRC DST",
 		.summary = "copy files and directories in and out",
-		.detail = "One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's "
-			  "bytes, or "
-			  "a tar\narchive for a directory. A relative PATH starts in the user's "
-			  "home.",
+		.detail =
+			"One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's "
+			"bytes, or "
+			"a tar\narchive for a directory. A relative PATH starts in the user's "
+			"home.\n"
+			"What comes out of a sandbox is written below DST alone: not through links "
+			"in it, and\nlinks that lead out of the copied directory are left out.",
 		.examples =
 			"atoll sandbox cp notes.txt i3k9:notes.txt\n"
 			"atoll sandbox cp i3k9:/var/log ./log\natoll sandbox cp i3k9:/etc/passwd -",

@@ -77,7 +77,7 @@ static int extract(struct place *p, const struct item *items, size_t n, struct u
 	for (size_t i = 0; i < n; i++)
 		add_item(&archive, &items[i]);
 	(void)buf_add(&archive, zeroes, sizeof zeroes);
-	untar_init(u, p->root_fd);
+	untar_init(u, p->root_fd, u->all_links);
 	r = untar_feed(u, buf_str(&archive), e);
 	if (r == 0)
 		r = untar_finish(u, e);
@@ -155,7 +155,7 @@ TEST(nothing_leads_out_of_the_directory)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CLEANUP(place_done) struct place p = { 0 };
 		struct err e = { 0 };
-		struct untar u = { 0 };
+		struct untar u = { .all_links = true };
 		int r;
 
 		place_init(&p);
@@ -168,6 +168,85 @@ TEST(nothing_leads_out_of_the_directory)
 	}
 }
 
+TEST(nothing_is_written_through_a_link_that_was_there)
+{
+	static const struct item cases[] = {
+		{ '0', 0644, "door/evil", "x" },
+		{ '5', 0755, "door", "" },
+		{ '5', 0755, "door/evil", "" },
+		{ '2', 0777, "door/evil", "x" },
+		{ '1', 0644, "door/evil", "own" },
+		{ '1', 0644, "hard", "door/secret" },
+		{ '0', 0644, "sub/inner/evil", "x" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(place_done) struct place p = { 0 };
+		struct untar u = { 0 };
+		struct err e = { 0 };
+		int r;
+
+		place_init(&p);
+		ASSERT(mknodat(p.fd, "outside/secret", S_IFREG | 0600, 0) == 0 &&
+			mknodat(p.root_fd, "own", S_IFREG | 0600, 0) == 0 &&
+			mkdirat(p.root_fd, "sub", 0700) == 0 &&
+			symlinkat("../outside", p.root_fd, "door") == 0 &&
+			symlinkat("../../outside", p.root_fd, "sub/inner") == 0);
+		r = extract(&p, &cases[i], 1, &u, &e);
+		if (r != -EPERM || !strstr(e.msg, "through a link"))
+			TEST_FAIL("case %zu: got %d (%s)", i, r, e.msg);
+		ASSERT(faccessat(p.fd, "outside/evil", F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+		ASSERT(faccessat(p.root_fd, "hard", F_OK, AT_SYMLINK_NOFOLLOW) < 0);
+	}
+}
+
+/* A link that is a link in another directory, by its second name, is what it says there. */
+TEST(links_that_lead_out_are_left_out)
+{
+	static const struct {
+		struct item items[2];
+		size_t n;
+		const char *name;
+		bool is_made;
+	} cases[] = {
+		{ { { '2', 0777, "l", "file" } }, 1, "l", true },
+		{ { { '2', 0777, "l", "./sub//dir/x" } }, 1, "l", true },
+		{ { { '2', 0777, "sub/dir/l", "../../file" } }, 1, "sub/dir/l", true },
+		{ { { '2', 0777, "sub/./dir/../l", "../file" } }, 1, "sub/l", true },
+		{ { { '2', 0777, "l", "/etc" } }, 1, "l", false },
+		{ { { '2', 0777, "l", ".." } }, 1, "l", false },
+		{ { { '2', 0777, "l", "./../x" } }, 1, "l", false },
+		{ { { '2', 0777, "sub/l", "../../x" } }, 1, "sub/l", false },
+		{ { { '2', 0777, "sub/./l", "../../x" } }, 1, "sub/l", false },
+		{ { { '2', 0777, "sub/dir/../l", "../../x" } }, 1, "sub/l", false },
+		{ { { '2', 0777, "sub//l", "../../x" } }, 1, "sub/l", false },
+		/* Each of them stays inside, and together they lead out. */
+		{ { { '2', 0777, "sub/top", ".." }, { '2', 0777, "l", "sub/top/.." } }, 2, "l",
+			false },
+		{ { { '2', 0777, "sub/up", "../x" }, { '1', 0777, "l", "sub/up" } }, 2, "l",
+			false },
+		{ { { '2', 0777, "sub/up", "../x" }, { '1', 0777, "sub/l", "sub/up" } }, 2, "sub/l",
+			true },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(place_done) struct place p = { 0 };
+		struct untar u = { 0 };
+		struct err e = { 0 };
+		bool is_made;
+		int r;
+
+		place_init(&p);
+		ASSERT(mkdirat(p.root_fd, "sub", 0700) == 0 &&
+			mkdirat(p.root_fd, "sub/dir", 0700) == 0);
+		r = extract(&p, cases[i].items, cases[i].n, &u, &e);
+		is_made = faccessat(p.root_fd, cases[i].name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+		if (r != 0 || is_made != cases[i].is_made || u.links != (cases[i].is_made ? 0 : 1))
+			TEST_FAIL("case %zu: got %d (%s), made %d, left out %d", i, r, e.msg,
+				is_made, (int)u.links);
+	}
+}
+
 TEST(broken_archives_are_refused)
 {
 	CLEANUP(place_done) struct place p = { 0 };
@@ -177,10 +256,10 @@ TEST(broken_archives_are_refused)
 
 	place_init(&p);
 	memset(rubbish, 'x', sizeof rubbish);
-	untar_init(&u, p.root_fd);
+	untar_init(&u, p.root_fd, false);
 	ASSERT_EQ(untar_feed(&u, str_make(rubbish, sizeof rubbish), NULL), -EPROTO);
 	untar_done(&u);
-	untar_init(&u, p.root_fd);
+	untar_init(&u, p.root_fd, false);
 	ASSERT_EQ(untar_finish(&u, NULL), -EPROTO);
 	untar_done(&u);
 	ASSERT_EQ(extract(&p, &sparse, 1, &u, NULL), -EPROTO);

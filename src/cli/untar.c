@@ -10,8 +10,14 @@ static int open_below(int root_fd, const char *path, int flags, mode_t mode)
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC),
 		.mode = mode,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS };
-	int fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof how);
+	int fd = -1;
 
+	/* The kernel says EAGAIN when a rename anywhere raced with a "..": then it looks again. */
+	for (int i = 0; i < 64 && fd < 0; i++) {
+		fd = (int)syscall(SYS_openat2, root_fd, path, &how, sizeof how);
+		if (fd < 0 && errno != EAGAIN)
+			break;
+	}
 	return fd < 0 ? -errno : fd;
 }
 
@@ -89,7 +95,7 @@ static int make_directory(int parent_fd, const char *name, uint32_t mode)
 		return -errno;
 	if (fstatat(parent_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return -errno;
-	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+	return S_ISDIR(st.st_mode) ? 0 : S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR;
 }
 
 static int make_file(struct untar *u, int parent_fd, const char *name,
@@ -103,9 +109,66 @@ static int make_file(struct untar *u, int parent_fd, const char *name,
 	return u->file_fd < 0 ? -errno : 0;
 }
 
-static int make_hardlink(struct untar *u, int parent_fd, const char *name, const char *target)
+/* The next part of a path, without the empty ones and ".". */
+static bool next_part(struct str *rest, struct str *ret)
 {
+	while (str_split(rest, '/', ret))
+		if (ret->n && !str_is(*ret, "."))
+			return true;
+	return false;
+}
+
+/* How many directories below the root what has this path lies. None on the way is a link. */
+static size_t depth_of(const char *path)
+{
+	struct str rest = str_of(path), part;
+	size_t parts = 0;
+
+	while (next_part(&rest, &part))
+		parts += str_is(part, "..") ? (size_t)-1 : 1;
+	return parts - 1;
+}
+
+/* Up no further than to the root, and then only down: a ".." behind a name might go up from where a
+ * link of that name leads. */
+static bool leads_out(const char *path, const char *target)
+{
+	struct str rest = str_of(target), part;
+	size_t up = 0;
+	bool is_down = false;
+
+	if (target[0] == '/')
+		return true;
+	while (next_part(&rest, &part)) {
+		if (str_is(part, "..") && (is_down || ++up > depth_of(path)))
+			return true;
+		is_down = !str_is(part, "..");
+	}
+	return false;
+}
+
+static int make_symlink(struct untar *u, int parent_fd, const char *path, const char *target)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+	if (!u->all_links && leads_out(path, target)) {
+		if (u->links++ == 0) {
+			(void)snprintf(u->link, sizeof u->link, "%s", path);
+			(void)snprintf(u->link_target, sizeof u->link_target, "%s", target);
+		}
+		return 0;
+	}
+	if (unlinkat(parent_fd, name, 0) < 0 && errno != ENOENT)
+		return -errno;
+	return symlinkat(target, parent_fd, name) < 0 ? -errno : 0;
+}
+
+/* A link of that kind may be to a symbolic one, which means something else in another directory. */
+static int make_hardlink(struct untar *u, int parent_fd, const char *path, const char *target)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	cleanup_close int target_fd = -EBADF;
+	char symbolic[TAR_PATH_MAX] = "";
 	const char *target_name;
 
 	target_fd = open_parent(u->root_fd, relative(target), &target_name);
@@ -113,30 +176,27 @@ static int make_hardlink(struct untar *u, int parent_fd, const char *name, const
 		return target_fd;
 	if (!is_plain_name(target_name))
 		return -EINVAL;
+	if (readlinkat(target_fd, target_name, symbolic, sizeof symbolic - 1) >= 0)
+		return make_symlink(u, parent_fd, path, symbolic);
 	if (unlinkat(parent_fd, name, 0) < 0 && errno != ENOENT)
 		return -errno;
 	return linkat(target_fd, target_name, parent_fd, name, 0) < 0 ? -errno : 0;
 }
 
-static int make_symlink(int parent_fd, const char *name, const char *target)
-{
-	if (unlinkat(parent_fd, name, 0) < 0 && errno != ENOENT)
-		return -errno;
-	return symlinkat(target, parent_fd, name) < 0 ? -errno : 0;
-}
-
-static int make_entry(struct untar *u, int parent_fd, const char *name,
+static int make_entry(struct untar *u, int parent_fd, const char *path,
 	const struct tar_entry *entry)
 {
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
 	switch (entry->kind) {
 	case TAR_FILE:
 		return make_file(u, parent_fd, name, entry);
 	case TAR_DIRECTORY:
 		return make_directory(parent_fd, name, entry->mode);
 	case TAR_SYMLINK:
-		return make_symlink(parent_fd, name, entry->target);
+		return make_symlink(u, parent_fd, path, entry->target);
 	case TAR_HARDLINK:
-		return make_hardlink(u, parent_fd, name, entry->target);
+		return make_hardlink(u, parent_fd, path, entry->target);
 	case TAR_SPECIAL:
 		u->skipped++;
 		return 0;
@@ -165,9 +225,14 @@ static int on_entry(void *arg, const struct tar_entry *entry, struct err *e)
 	if (parent_fd >= 0 && !is_plain_name(name))
 		r = -EXDEV;
 	else
-		r = parent_fd < 0 ? parent_fd : make_entry(u, parent_fd, name, entry);
-	if (r == -EXDEV || r == -ELOOP)
+		r = parent_fd < 0 ? parent_fd : make_entry(u, parent_fd, path, entry);
+	if (r == -EXDEV)
 		return err_set(e, -EPERM, "'%s' would lead out of the directory", path);
+	if (r == -ELOOP)
+		return err_set(e, -EPERM,
+			"'%s' would be written through a link that is there already: remove it, or "
+			"copy to another directory",
+			path);
 	return r < 0 ? err_sys(e, r, "make '%s'", path) : 0;
 }
 
@@ -195,11 +260,11 @@ static int on_entry_end(void *arg, struct err *e)
 	return close(fd) < 0 ? err_sys(e, -errno, "close a file") : 0;
 }
 
-void untar_init(struct untar *u, int root_fd)
+void untar_init(struct untar *u, int root_fd, bool all_links)
 {
 	const struct tar_handlers handlers = { on_entry, on_data, on_entry_end, u };
 
-	*u = (struct untar){ .root_fd = root_fd, .file_fd = -EBADF };
+	*u = (struct untar){ .root_fd = root_fd, .file_fd = -EBADF, .all_links = all_links };
 	tar_reader_init(&u->reader, &handlers);
 }
 

@@ -452,6 +452,31 @@ class Copy(Cli):
         self.cp('-', f'{self.box}:/tmp/again', stdin=archive)
         self.ok('sbx', 'exec', self.box, '--', 'diff', '-r', '/tmp/copy', '/tmp/again')
 
+    def test_links_of_a_sandbox_lead_nowhere(self):
+        here = self.scratch()
+        (outside := here / 'outside').mkdir()
+        inside = ('sbx', 'exec', self.box, '--', 'sh', '-ec')
+        self.ok(*inside, f'mkdir /tmp/proj; cd /tmp/proj; echo x >file; ln -s file near; ln -s {outside} docs')
+        run = self.fails(0, 'sbx', 'cp', f'{self.box}:/tmp/proj', here)
+        self.assertEqual(sorted(os.listdir(here / 'proj')), ['file', 'near'])
+        self.assertIn(f"left out: 'docs' -> '{outside}'; --links".encode(), run.stderr)
+        self.cp('--links', f'{self.box}:/tmp/proj', here)
+        self.assertEqual(os.readlink(here / 'proj/docs'), str(outside))
+        # What that has left: nothing goes through it, whichever way it is met.
+        self.ok(*inside, 'cd /tmp/proj; rm docs; mkdir docs; echo evil >docs/evil')
+        for source, to in (('/tmp/proj/docs', here / 'proj'), ('/tmp/proj', here), ('/tmp/proj/.', here / 'proj')):
+            self.assertIn(b'link', self.fails(1, 'sbx', 'cp', f'{self.box}:{source}', to).stderr)
+        self.assertEqual(os.listdir(outside), [])
+        (here / 'proj/file').unlink()
+        (here / 'proj/file').symlink_to(outside / 'file')
+        self.cp(f'{self.box}:/tmp/proj/file', here / 'proj')
+        self.assertEqual((os.listdir(outside), (here / 'proj/file').is_symlink()), ([], False))
+        # One that the user names is the user's.
+        self.cp(f'{self.box}:/tmp/proj/file', here / 'proj/docs')
+        self.cp(f'{self.box}:/tmp/proj/docs', here / 'proj/docs/')
+        self.assertEqual(sorted(os.listdir(outside)), ['docs', 'file'])
+        self.assertEqual((outside / 'docs/evil').read_text(), 'evil\n')
+
     def test_what_is_not_there(self):
         here = self.scratch()
         self.fails(3, 'sbx', 'cp', here / 'no', f'{self.box}:/tmp/x')
