@@ -167,6 +167,8 @@ int cmd_team_ls(struct cli *cli);
 int cmd_events(struct cli *cli);
 int cmd_audit(struct cli *cli);
 int cmd_usage(struct cli *cli);
+int cmd_volume_ls(struct cli *cli);
+int cmd_volume_rotate_token(struct cli *cli);
 int cmd_status(struct cli *cli);
 int cmd_db_check(struct cli *cli);
 int cmd_db_copy(struct cli *cli);

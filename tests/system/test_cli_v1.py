@@ -53,6 +53,20 @@ class Keys(Cli):
         self.ok('key', 'revoke', made['id'])
 
 
+class Volumes(Cli):
+    def test_a_token_is_replaced(self):
+        made = json.loads(self.ok('api', 'POST', '/volumes', '-d', '{"name": "cli-volume"}'))
+        self.addCleanup(self.ok, 'api', 'DELETE', f"/volumes/{made['volumeID']}")
+        rows = [row.split('\t') for row in self.ok('volume', 'ls').decode().splitlines()]
+        self.assertIn([made['volumeID'], 'cli-volume'], rows)
+        new = self.ok('volume', 'rotate-token', 'cli-volume').decode().strip()
+        self.assertNotEqual(new, made['token'])
+        self.assertEqual(json.loads(self.ok('api', 'GET', f"/volumes/{made['volumeID']}"))['token'], new)
+        told = json.loads(self.ok('volume', 'rotate-token', made['volumeID'][:8], '--json'))
+        self.assertEqual((told['id'], told['name'], len(told['token'])), (made['volumeID'], 'cli-volume', 64))
+        self.fails(3, 'volume', 'rotate-token', 'no-such')
+
+
 class Owner(Cli):
     def test_run_says_whose_it_is_and_what_for(self):
         self.assertEqual(self.ok('run', 'base', '--agent', 'a8', '--task', 'cli-t8', '--', 'echo', 'hi'), b'hi\n')
