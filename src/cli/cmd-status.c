@@ -20,10 +20,16 @@ static const struct {
 	{ "crun", offsetof(struct breakers_in, crun) },
 };
 
+struct part_in {
+	struct str state, message;
+};
+
 struct status {
 	const char *health;     /* "ok" or "draining" */
 	char version[OUT_CELL]; /* "": the server does not say */
 	size_t running, paused;
+	struct part_in disk;         /* empty where the server does not say, as the next */
+	struct str warden;           /* as it is */
 	struct breakers_in breakers; /* each is empty where the server does not say */
 };
 
@@ -78,8 +84,16 @@ static void ask_version(struct cli *cli, struct status *s)
 static void ask_breakers(struct cli *cli, struct status *s)
 {
 	struct ready {
+		struct part_in disk;
+		struct str warden;
 		struct breakers_in runtimes;
 	} ready;
+	static const struct json_field part_fields[] = {
+		JSON_FIELD(struct part_in, state, "state", JSON_STR, .flags = JSON_LAX),
+		JSON_FIELD(struct part_in, message, "message", JSON_STR, .flags = JSON_LAX),
+	};
+	static const struct json_shape part_shape =
+		JSON_SHAPE(struct part_in, part_fields, .ignore_unknown = true);
 	static const struct json_field breaker_fields[] = {
 		JSON_FIELD(struct breaker_in, breaker, "breaker", JSON_STR, .flags = JSON_LAX),
 		JSON_FIELD(struct breaker_in, message, "message", JSON_STR, .flags = JSON_LAX),
@@ -98,6 +112,8 @@ static void ask_breakers(struct cli *cli, struct status *s)
 	static const struct json_shape runtime_shape =
 		JSON_SHAPE(struct breakers_in, runtime_fields, .ignore_unknown = true);
 	static const struct json_field ready_fields[] = {
+		JSON_FIELD(struct ready, disk, "disk", JSON_OBJECT, .shape = &part_shape),
+		JSON_FIELD(struct ready, warden, "warden", JSON_RAW),
 		JSON_FIELD(struct ready, runtimes, "runtimes", JSON_OBJECT,
 			.shape = &runtime_shape),
 	};
@@ -108,8 +124,11 @@ static void ask_breakers(struct cli *cli, struct status *s)
 	struct err ignored;
 
 	if (cli_api_call(cli, &request, &reply, &ignored) == 0 &&
-		json_decode(cli->arena, reply.body, &ready_shape, &ready, NULL) == 0)
+		json_decode(cli->arena, reply.body, &ready_shape, &ready, NULL) == 0) {
+		s->disk = ready.disk;
+		s->warden = ready.warden;
 		s->breakers = ready.runtimes;
+	}
 }
 
 static int count_sandboxes(struct cli *cli, struct status *s, struct err *e)
@@ -140,6 +159,10 @@ static void status_json(struct cli *cli, const struct status *s)
 	jsonw_int(w, "running", (int64_t)s->running);
 	jsonw_int(w, "paused", (int64_t)s->paused);
 	jsonw_end_object(w);
+	if (s->disk.state.n)
+		jsonw_str(w, "disk", s->disk.state);
+	if (s->warden.n)
+		jsonw_raw(w, "warden", s->warden);
 	jsonw_object(w, "breakers");
 	for (size_t i = 0; i < ARRAY_SIZE(runtimes); i++)
 		if (breaker_of(s, i)->breaker.n)
@@ -168,7 +191,7 @@ static void breaker_lines(struct cli *cli, const struct status *s)
 
 static void status_lines(struct cli *cli, const struct status *s)
 {
-	char number[24];
+	char number[24], disk[OUT_CELL];
 
 	out_pair(&cli->out, "url", cli->config.api_url);
 	out_pair(&cli->out, "from", cli->config.api_url_source);
@@ -178,6 +201,10 @@ static void status_lines(struct cli *cli, const struct status *s)
 	out_pair(&cli->out, "running", number);
 	(void)snprintf(number, sizeof number, "%zu", s->paused);
 	out_pair(&cli->out, "paused", number);
+	if (str_is(s->disk.state, "short")) {
+		out_text(s->disk.message, disk);
+		out_pair(&cli->out, "disk", disk);
+	}
 	breaker_lines(cli, s);
 }
 
