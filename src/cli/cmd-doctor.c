@@ -44,6 +44,13 @@ static const struct check_lore lore[] = {
 	{ "cgroup", "limits on memory, processors and processes", "sandboxes cannot be limited" },
 	{ "pids", "numbers for processes and threads, of which sandboxes get three quarters",
 		"a few sandboxes full of processes leave the others none" },
+	{ "file-max", "open files that all of this machine may have together (fs.file-max)",
+		"one sandbox's memory is enough to open them all, and then nobody opens another" },
+	{ "userns", "user namespaces that this machine may have (user.max_user_namespaces)",
+		"each sandbox has one, and one that is kept ready too: no more are made" },
+	{ "filters", "room for the machine code of system call filters (net.core.bpf_jit_limit)",
+		"a few sandboxes can fill it with filters of their own, and then no other is "
+		"made" },
 	{ "nft", "nftables with address translation, the way out for sandboxes",
 		"sandboxes have no network" },
 	{ "connlimit",
@@ -120,12 +127,16 @@ static void print_check(struct out *out, const struct check *c)
 static void print_all(const struct doctor *d)
 {
 	struct out *out = &d->cli->out;
-	bool skipped = false;
+	bool skipped = false, settable = false;
 
 	for (size_t i = 0; i < d->n; i++) {
 		print_check(out, &d->checks[i]);
 		skipped = skipped || d->checks[i].status == CHECK_SKIPPED;
+		settable = settable || str_has_prefix(str_of(d->checks[i].fix), STR(DOCTOR_SETS));
 	}
+	if (settable)
+		out_line(out, DOCTOR_SETS " sets what the kernel has too little of, now and in %s",
+			DOCTOR_SYSCTL_FILE);
 	if (skipped)
 		out_line(out, "Some of it only root can tell: sudo atoll doctor");
 	if (d->server_works)
@@ -205,14 +216,19 @@ int cmd_doctor(struct cli *cli)
 {
 	const char *id = args_value(&cli->args, "explain");
 	struct doctor d = { .cli = cli };
+	int r;
 
 	if (args_has(&cli->args, "attack"))
 		return cmd_attack(cli);
 	if (id && !doctor_lore(id))
 		return unknown_id(cli, id);
+	r = args_has(&cli->args, "fix") ? doctor_fix(cli) : 0;
+	if (r < 0)
+		return r;
 	(void)cli_api_open(cli,
 		NULL); /* where the data is; what is wrong is told with the server */
 	doctor_check_machine(&d);
+	doctor_check_settings(&d);
 	doctor_probe(&d);
 	doctor_check_server(&d);
 	if (id)

@@ -1,8 +1,13 @@
 /* doctor - what the files of `atoll doctor` share: doctor-checks.c looks at this machine and at the
- * server, doctor-probe.c asks the warden, cmd-doctor.c tells. */
+ * server, doctor-settings.c at the kernel's settings, doctor-probe.c asks the warden, cmd-doctor.c
+ * tells. */
 #pragma once
 
 #include "cli/cli-internal.h"
+
+/* What a fix begins with that --fix can do itself, and where it keeps it. */
+#define DOCTOR_SETS "sudo atoll doctor --fix"
+#define DOCTOR_SYSCTL_FILE "/etc/sysctl.d/60-atoll.conf"
 
 enum check_status {
 	CHECK_OK,
@@ -44,7 +49,11 @@ const struct check_lore *doctor_lore_at(size_t i);    /* NULL: past the end */
 struct check *doctor_add(struct doctor *d, const char *id, enum check_status status,
 	const char *fix, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void doctor_check_machine(struct doctor *d);
+void doctor_check_settings(struct doctor *d);
 void doctor_check_server(struct doctor *d);
+/* Sets what is wrong, for now and for the next boot, and says so, also what it could not set and
+ * why. Needs root. */
+int doctor_fix(struct cli *cli);
 void doctor_probe(struct doctor *d);
 /* One line of the warden: id, verdict, text and fix between tabs. -EPROTO: it is none. */
 int doctor_probe_line(struct doctor *d, struct str line);

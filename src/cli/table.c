@@ -219,6 +219,7 @@ static const struct cli_option team_limits_options[] = {
 static const struct cli_option doctor_options[] = {
 	{ "attack", 0, NULL, "try to get out of real sandboxes, and say how it went" },
 	{ "explain", 0, "ID", "all that is known about one check" },
+	{ "fix", 0, NULL, "as root: raise the kernel's settings that are warned of" },
 	{ "only", 0, "WAY", "with --attack: this part of it alone" },
 	{ "own-server", 0, NULL, "with --attack: a server of its own, though another answers" },
 	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },
@@ -820,7 +821,9 @@ const struct cli_command cli_commands[] = {
 		.detail =
 			"Needs no server and no root; says what only root can see. Exit 0 when "
 			"sandboxes "
-			"can\nbe run on this machine, else 1.\nWith --attack two sandboxes of the "
+			"can\nbe run on this machine, else 1.\nWith --fix, numbers that all of the "
+			"machine share and that are too small for many sandboxes\nare raised, and "
+			"kept in /etc/sysctl.d/60-atoll.conf.\nWith --attack two sandboxes of the "
 			"server are attacked from inside and outside: every\nattempt is refused, "
 			"contained or ESCAPED, with the evidence; absent is what this machine has\n"
 			"nothing of. Where no server answers, root starts one of its own for it. "
@@ -829,6 +832,7 @@ const struct cli_command cli_commands[] = {
 			"archives, edge, framing,\nclones, templates, volumes, races, logs or "
 			"addresses.",
 		.examples = "atoll doctor\nsudo atoll doctor\natoll doctor --explain disk\n"
+			    "sudo atoll doctor --fix\n"
 			    "sudo atoll doctor --attack",
 		.see_also = "serve",
 		OPTIONS(doctor_options),

@@ -282,7 +282,9 @@ static int check_crun(const struct options *options, struct err *e)
 static const struct check checks[] = {
 	{ "root", check_root, false, "started by root", "run as root, or use another runtime" },
 	{ "namespaces", check_namespaces, false, "user and all other namespaces work",
-		"sysctl user.max_user_namespaces=65536; a container needs --privileged" },
+		"sudo atoll doctor --fix, or sysctl user.max_user_namespaces=65536; a container "
+		"needs "
+		"--privileged" },
 	{ "overlay", check_overlay, false, "overlay file system works", "modprobe overlay" },
 	{ "idmap", check_idmap, false, "the data directory's file system takes idmapped mounts",
 		"put the data directory on ext4, XFS or btrfs with a kernel of 5.19 or later" },
@@ -294,7 +296,8 @@ static const struct check checks[] = {
 	{ "cgroup", check_cgroup, false, "memory, cpu and pids limits work",
 		"mount cgroup2 on /sys/fs/cgroup with the memory, cpu and pids controllers" },
 	{ "pids", check_pids, true, "there are process numbers for many sandboxes",
-		"sysctl kernel.pid_max=4194304 kernel.threads-max=4194304" },
+		"sudo atoll doctor --fix, or sysctl kernel.pid_max=4194304 "
+		"kernel.threads-max=4194304" },
 	{ "nft", check_nft, false, "nftables with NAT works",
 		"apt-get install nftables; modprobe nf_tables; or serve with --network none" },
 	{ "connlimit", check_connlimit, true, "the connections of a sandbox can be limited",
@@ -303,7 +306,8 @@ static const struct check checks[] = {
 		"modprobe veth; or serve with --network none" },
 	{ "seccomp", check_seccomp, false, "system call filters work",
 		"use a kernel with CONFIG_SECCOMP_FILTER" },
-	{ "memfd", check_memfd, false, "programs run from memory", "sysctl vm.memfd_noexec=0" },
+	{ "memfd", check_memfd, false, "programs run from memory",
+		"sudo atoll doctor --fix, or sysctl vm.memfd_noexec=0" },
 	{ "gvisor", check_runsc, true, "runsc is there: the runtime 'gvisor' can be asked for",
 		"apt-get install runsc" },
 	{ "runc", check_runc, true, "runc is there: the runtime 'runc' can be asked for",

@@ -10,6 +10,7 @@ import pathlib
 import pty
 import re
 import select
+import shlex
 import shutil
 import signal
 import ssl
@@ -674,6 +675,79 @@ class Doctor(Cli):
         document = json.loads(run.stdout)
         self.assertEqual((run.returncode, document['ready'], document['root']), (1, False, False))
         self.assertIn('skipped', [check['status'] for check in document['checks']])
+
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to change settings')
+    def test_raises_the_kernels_settings(self):
+        place = self.scratch()
+        small = {'kernel/pid_max': '32768', 'kernel/threads-max': '30000', 'fs/file-max': '100000',
+                 'user/max_user_namespaces': '100'}
+        if pathlib.Path('/proc/sys/vm/memfd_noexec').exists():
+            small['vm/memfd_noexec'] = '2'
+        covers = ''
+        for name, value in small.items():  # files in the place of the machine's own
+            (place / name.replace('/', '.')).write_text(value + '\n')
+            covers += f'mount --bind {place}/{name.replace("/", ".")} /proc/sys/{name}\n'
+        (place / 'sysctl.d').mkdir()
+        (place / 'sysctl.d/60-atoll.conf').write_text('# mine\nkernel.pid_max = 40000\nvm.swappiness = 7\n')
+        script = f"""set -e
+            mkdir -p /etc/sysctl.d
+            mount --bind {place}/sysctl.d /etc/sysctl.d
+            {covers}
+            {ATOLL} doctor --json --api-url {NOWHERE} >{place}/before || true
+            {ATOLL} doctor --api-url {NOWHERE} >{place}/offered || true
+            {ATOLL} doctor --fix --api-url {NOWHERE} >{place}/said || true
+            {ATOLL} doctor --json --api-url {NOWHERE} >{place}/after || true
+            {ATOLL} doctor --fix --api-url {NOWHERE} | head -1 >{place}/again"""
+        subprocess.run(['unshare', '--mount', 'bash', '-c', script], check=True, timeout=120)
+
+        def status(name):
+            return {check['id']: check['status'] for check in json.loads((place / name).read_text())['checks']}
+        for when, want in (('before', 'warn'), ('after', 'ok')):
+            self.assertEqual([status(when)[name] for name in ('pids', 'file-max', 'userns')], [want] * 3)
+        self.assertIn('sudo atoll doctor --fix sets', (place / 'offered').read_text())
+        said = (place / 'said').read_text()
+        for line in ('set kernel.pid_max = 4194304 (was 32768)', 'set kernel.threads-max = 4194304 (was 30000)',
+                     'set fs.file-max = 9223372036854775807 (was 100000)',
+                     'set user.max_user_namespaces = 65536 (was 100)',
+                     *(['set vm.memfd_noexec = 0 (was 2)'] if 'vm/memfd_noexec' in small else [])):
+            self.assertIn(line, said)
+        kept = (place / 'sysctl.d/60-atoll.conf').read_text().splitlines()
+        self.assertEqual(kept[:2], ['# mine', 'vm.swappiness = 7'])
+        self.assertIn('kernel.pid_max = 4194304', kept)
+        self.assertEqual(len([line for line in kept if line.startswith('kernel.pid_max')]), 1)
+        self.assertIn('No setting', (place / 'again').read_text())
+
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to change settings')
+    def test_says_what_it_may_not_set_and_sets_the_others(self):
+        place = self.scratch()
+        (place / 'first').write_text('30000\n')
+        (place / 'second').write_text('100\n')
+        (place / 'sysctl.d').mkdir()
+        script = f'''set -e
+            mkdir -p /etc/sysctl.d
+            mount --bind {place}/sysctl.d /etc/sysctl.d
+            mount --bind {place}/first /proc/sys/kernel/threads-max
+            mount -o remount,ro,bind /proc/sys/kernel/threads-max
+            mount --bind {place}/second /proc/sys/user/max_user_namespaces
+            ! {ATOLL} doctor --fix --api-url {NOWHERE} >{place}/said 2>{place}/wrong'''
+        subprocess.run(['unshare', '--mount', 'bash', '-c', script], check=True, timeout=120)
+        said = (place / 'said').read_text()
+        self.assertIn('set kernel.threads-max: ', said)
+        self.assertIn('Read-only file system', said)
+        self.assertIn('set user.max_user_namespaces = 65536 (was 100)', said)
+        self.assertIn('kernel.threads-max', (place / 'wrong').read_text())
+        self.assertEqual((place / 'second').read_text().strip(), '65536')
+
+    @unittest.skipUnless(os.geteuid() == 0, 'needs root to become an ordinary user')
+    def test_an_ordinary_user_raises_nothing(self):
+        place = self.scratch()
+        place.chmod(0o755)
+        shutil.copy(ATOLL, place)
+        run = subprocess.run([place / 'atoll', 'doctor', '--fix', '--api-url', NOWHERE], cwd='/', user=65534,
+                             group=65534, extra_groups=[], capture_output=True, text=True, timeout=60,
+                             stdin=subprocess.DEVNULL, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn('sudo atoll doctor --fix', run.stderr)
 
     def test_explains_every_check(self):
         hint = self.json('doctor', '--explain', 'nothing', status=2)['hint']
