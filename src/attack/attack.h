@@ -84,7 +84,8 @@ struct family {
 	const char *name;
 	const struct attempt *attempts;
 	size_t n;
-	bool waits; /* for answers, most of the time: its attempts are made all at once */
+	bool waits;  /* for answers, most of the time: its attempts are made all at once */
+	bool hoards; /* what the others need, too: its attempts are made when those are over */
 };
 #define FAMILY(id, table)                                \
 	const struct family id##_family = { .name = #id, \
@@ -96,9 +97,15 @@ struct family {
 		.n = ARRAY_SIZE(table),                  \
 		.waits = true }
 
+#define HOARDING_FAMILY(id, table)                       \
+	const struct family id##_family = { .name = #id, \
+		.attempts = (table),                     \
+		.n = ARRAY_SIZE(table),                  \
+		.hoards = true }
+
 extern const struct family fds_family, proc_family, kernel_family, foreign_family,
 	namespaces_family, mounts_family, devices_family, network_family, frames_family,
-	neighbours_family, layers_family, terminal_family, files_family;
+	neighbours_family, layers_family, terminal_family, files_family, memory_family;
 
 /* ---- findings: a later, heavier verdict replaces a lighter one with its evidence ---- */
 #define FINDING(n) __attribute__((format(printf, n, n + 1)))

@@ -19,7 +19,8 @@ enum {
 
 static const struct family *const families[] = { &fds_family, &files_family, &mounts_family,
 	&layers_family, &proc_family, &devices_family, &kernel_family, &foreign_family,
-	&namespaces_family, &terminal_family, &neighbours_family, &network_family, &frames_family };
+	&memory_family, &namespaces_family, &terminal_family, &neighbours_family, &network_family,
+	&frames_family };
 
 struct options {
 	struct scene scene;
@@ -83,21 +84,27 @@ static void trial_end(struct trial *t)
 	}
 }
 
+static void make_in_turn(struct trial *trials, size_t n, bool hoarding, const struct scene *scene)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (trials[i].family->waits || trials[i].family->hoards != hoarding)
+			continue;
+		trial_start(&trials[i], scene);
+		trial_end(&trials[i]);
+	}
+}
+
 /* Those that wait for answers do so while the others work. */
 static void make_attempts(struct trial *trials, size_t n, const struct scene *scene)
 {
 	for (size_t i = 0; i < n; i++)
 		if (trials[i].family->waits)
 			trial_start(&trials[i], scene);
-	for (size_t i = 0; i < n; i++) {
-		if (trials[i].family->waits)
-			continue;
-		trial_start(&trials[i], scene);
-		trial_end(&trials[i]);
-	}
+	make_in_turn(trials, n, false, scene);
 	for (size_t i = 0; i < n; i++)
 		if (trials[i].family->waits)
 			trial_end(&trials[i]);
+	make_in_turn(trials, n, true, scene);
 }
 
 static void print_clean(const char *text)

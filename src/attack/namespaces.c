@@ -265,6 +265,7 @@ static const struct inner overlay = { "overlay mount", mount_overlay },
 
 /* Its flags lie in memory: a filter can only say that there is no such call. */
 static const int as_unknown[] = { ENOSYS, 0 };
+static const int by_protocol[] = { EPERM, EPROTONOSUPPORT, 0 }; /* of netlink, it is not there */
 static const char *const of_others[] = { "/proc/self/ns/uts", "/proc/self/ns/mnt", "/proc/1/ns/net",
 	"/proc/1/ns/mnt", "/proc/1/ns/user", NULL };
 
@@ -278,7 +279,7 @@ static const struct attempt attempts[] = {
 	{ "nftables", "use nftables in a nested user namespace", try_nested, NULL, NULL,
 		&nftables },
 	{ "fuse", "mount fuse in a nested user namespace", try_nested, NULL, NULL, &fuse },
-	{ "own-nftables", "change the firewall of the own network", own_rules, by_filter, NULL,
+	{ "own-nftables", "change the firewall of the own network", own_rules, by_protocol, NULL,
 		NULL },
 };
 FAMILY(namespaces, attempts);

@@ -63,11 +63,15 @@ PROMISED = {
          'volumes.race-resumed'],
     'setuid and file capabilities on volumes': ['volumes.set-user-id', 'volumes.capabilities'],
     'volumes from outside': ['volumes.links', 'volumes.strange'],
+    'memory that is charged to nobody, budgets that all share':
+        ['memory.queues', 'memory.datagrams', 'memory.protocols', 'memory.rings', 'memory.lists',
+         'memory.socket-filters', 'memory.call-filters', 'memory.huge-pages', 'memory.cores'],
+    "neighbours' disks and how busy they are": ['proc.others'],
     'archive and upload bombs': ['bombs.gzip', 'bombs.upload', 'bombs.archive',
                                  'archives.traversal'],
 }
 BOTH = ('fds.', 'files.chroot', 'mounts.', 'layers.', 'proc.', 'devices.', 'kernel.', 'foreign.',
-        'namespaces.', 'neighbours.', 'network.', 'frames.')
+        'namespaces.', 'neighbours.', 'network.', 'frames.', 'memory.')
 
 
 # What this kernel or host may have nothing of; anything else is there, and must be refused.
@@ -176,7 +180,8 @@ SUCCEED_OUTSIDE = {
     'namespaces.setns', 'namespaces.overlay', 'namespaces.nftables', 'namespaces.own-nftables',
     'neighbours.abstract', 'neighbours.control', 'neighbours.listed', 'neighbours.memory',
     'network.metadata', 'network.loopback', 'network.host', 'network.neighbour', 'network.ping',
-    'proc.signals',
+    'proc.signals', 'proc.others', 'memory.queues', 'memory.datagrams', 'memory.protocols', 'memory.rings',
+    'memory.lists', 'memory.socket-filters', 'memory.call-filters', 'memory.huge-pages',
 }
 
 
