@@ -130,7 +130,7 @@ static void check_places(const struct attempt *a, const struct scene *scene, str
 	(void)scene;
 	check_place("/proc", PROC_MAGIC, false, f);
 	check_place("/proc/sys", PROC_MAGIC, true, f);
-	check_place("/sys", SYSFS_MAGIC, true, f);
+	check_place("/sys/devices/system", SYSFS_MAGIC, true, f);
 	check_place("/dev", TMPFS_MAGIC_NUMBER, false, f);
 	check_place("/dev/pts", DEVPTS_MAGIC, false, f);
 }

@@ -361,6 +361,42 @@ static void hold_capabilities(const struct attempt *a, const struct scene *scene
 	refused(f, "the bounding set is %" PRIx64, held);
 }
 
+/* ---- what others do ---- */
+
+static bool has_entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	bool found = false;
+
+	while (dir && !found && (entry = readdir(dir)))
+		found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+	if (dir)
+		(void)closedir(dir);
+	return found;
+}
+
+static void look_at_others(const struct attempt *a, const struct scene *scene, struct finding *f)
+{
+	(void)scene;
+	for (const char *const *path = a->paths; *path; path++) {
+		CLEANUP(buf_done) struct buf text = BUF_INIT(4 << 20);
+		int r = file_read(AT_FDCWD, *path, &text, NULL);
+
+		if (r == -EISDIR ? has_entries(*path) : r >= 0 && text.n > 0)
+			given_by_kernel(f, "%s tells of the host and of neighbours", *path);
+		else if (r >= 0 || r == -EISDIR)
+			refused(f, "%s is empty", *path);
+		else
+			judge_path_error(f, -r, *path);
+	}
+}
+
+static const char *const others[] = { "/sys/block", "/sys/class/block", "/sys/dev/block",
+	"/sys/devices/virtual/block", "/sys/devices/virtual/bdi", "/sys/fs/ext4", "/sys/fs/xfs",
+	"/sys/fs/btrfs", "/sys/kernel/slab", "/sys/block/loop0/loop/backing_file",
+	"/proc/diskstats", "/proc/partitions", "/proc/mdstat", "/proc/swaps", "/proc/locks",
+	"/proc/fs", "/proc/pressure", "/proc/interrupts", NULL };
 static const char *const secrets[] = { "/proc/kcore", "/proc/keys", "/proc/timer_list",
 	"/proc/sched_debug", "/proc/kmsg", "/proc/vmcore", "/proc/latency_stats",
 	"/sys/firmware/acpi/tables/DSDT", "/sys/kernel/debug/tracing/trace",
@@ -405,6 +441,8 @@ static const struct attempt attempts[] = {
 		NULL },
 	{ "secrets", "read what /proc and /sys know of the machine", read_secrets, by_rights,
 		secrets, NULL },
+	{ "others", "see the disks of the host and of neighbours, and how busy they are",
+		look_at_others, by_rights, others, NULL },
 	{ "symbols", "read addresses of the kernel", read_symbols, by_rights, symbols, NULL },
 	{ "init-files", "look into PID 1: memory, environment, descriptors", open_init, by_rights,
 		of_init, NULL },
