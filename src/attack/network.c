@@ -72,7 +72,10 @@ static bool fill_address(struct knock *k, const char *host, uint16_t port)
 		return false;
 	v6->sin6_family = AF_INET6;
 	v6->sin6_port = htons(port);
-	v6->sin6_scope_id = zone ? if_nametoindex(zone + 1) : 0;
+	/* The host names its link in its own words, or not at all: here there is only one way out.
+	 */
+	if (zone || IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))
+		v6->sin6_scope_id = if_nametoindex(zone ? zone + 1 : "eth0");
 	k->to_size = sizeof *v6;
 	return true;
 }
@@ -102,6 +105,18 @@ static void knock_at(struct knocks *ks, enum presence presence, int type, const 
 		k->error = errno;
 }
 
+/* The kernel may have chosen the very port that is knocked at: then nobody but ourselves is there.
+ */
+static bool is_itself(const struct knock *k)
+{
+	struct sockaddr_storage own = { 0 }, other = { 0 };
+	socklen_t own_size = sizeof own, other_size = sizeof other;
+
+	return getsockname(k->fd, (void *)&own, &own_size) == 0 &&
+	       getpeername(k->fd, (void *)&other, &other_size) == 0 && own_size == other_size &&
+	       memcmp(&own, &other, own_size) == 0;
+}
+
 /* One question that both a canary (it answers anything) and the API understand. */
 static void ask(const struct knocks *ks, struct knock *k)
 {
@@ -112,7 +127,9 @@ static void ask(const struct knocks *ks, struct knock *k)
 		ks->scene->mark);
 
 	k->asked = true;
-	if (send(k->fd, text, (size_t)n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+	if (is_itself(k))
+		k->error = ECONNREFUSED;
+	else if (send(k->fd, text, (size_t)n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
 		k->error = errno;
 }
 

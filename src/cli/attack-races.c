@@ -119,7 +119,7 @@ static int start_swapping(struct race *race, const struct target *racer, const c
 	return r > 0 ? err_set(e, -EIO, "nothing can be exchanged in %s", dir) : r;
 }
 
-/* How often it did, and that it stops. */
+/* How often it did, and that it stops: the next one needs the directory as it was. */
 static void stop_swapping(struct race *race, const struct target *racer, const char *dir)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(OUTPUT_MAX);
@@ -127,7 +127,11 @@ static void stop_swapping(struct race *race, const struct target *racer, const c
 	int64_t swaps = 0;
 
 	(void)attack_shell(race->attack, racer, "root",
-		arena_printf(race->attack->cli->arena, "pkill -x atoll-probe; cat %s/swaps", dir),
+		arena_printf(race->attack->cli->arena,
+			"pkill -x atoll-probe; for i in $(seq 1000); do "
+			"pgrep -x atoll-probe >/dev/null || break; sleep 0.02; done; "
+			"cat %s/swaps",
+			dir),
 		&out, &e);
 	if (str_to_int(str_trim(str_make(buf_str(&out).p, strcspn(buf_str(&out).p, "\n"))), 0,
 		    INT64_MAX, &swaps) == 0)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 enum {
-	ANSWER_MAX = 4 << 20,
+	ANSWER_MAX = 16 << 20,
 	OUTPUT_MAX = 4 << 20,
 	EXEC_MS = 180 * 1000,
 	FETCH_MS = 30 * 1000,

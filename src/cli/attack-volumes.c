@@ -124,7 +124,7 @@ static void look_on_disk(struct attack *a, const struct attack_volume *v)
 	if (!a->cli->config.data[0] || geteuid() != 0)
 		return;
 	(void)snprintf(path, sizeof path, "%s/volumes/%s/id", a->cli->config.data, v->id);
-	if (stat(path, &st) < 0)
+	if (lstat(path, &st) < 0)
 		attack_say(a, "volumes.owner", "host", ATTACK_INCONCLUSIVE, title, "%s: %s", path,
 			strerrordesc_np(errno));
 	else

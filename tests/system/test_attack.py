@@ -137,6 +137,16 @@ class Attacked(unittest.TestCase):
         self.check_absent(answer)
         self.assertFalse(answer['ownServer'])
 
+    def test_a_link_local_address_of_the_host(self):
+        """As every interface of an ordinary host has one: it is tried on the sandbox's own link."""
+        pathlib.Path('/proc/sys/net/ipv6/conf/lo/disable_ipv6').write_text('0')
+        address = ['fe80::a770:11/64', 'dev', 'lo']
+        subprocess.run(['ip', 'address', 'add', *address], check=True)
+        self.addCleanup(subprocess.run, ['ip', 'address', 'del', *address], check=True)
+        status, answer = attack(PROGRAM, '--only', 'inside')
+        self.assertEqual([a for a in answer['attempts'] if a['verdict'] in ('ESCAPED', 'inconclusive')], [])
+        self.assertEqual(status, 0)
+
     @unittest.skipUnless(shutil.which('runsc'), 'runsc is not installed')
     def test_gvisor(self):
         status, answer = attack(PROGRAM, '--runtime', 'gvisor')

@@ -4,6 +4,7 @@ come back, against an internet of our own that goes on sending."""
 import contextlib
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,9 @@ class Reuse(unittest.TestCase):
             if box.address == address:
                 return box
             box.kill()
+        number = int(address.split('.')[-1]) // 2
+        if f'atoll{number}' in [name for _, name in socket.if_nameindex()]:
+            self.skipTest(f'another server of this host has taken number {number} meanwhile')
         self.fail(f'{address} did not come back')
 
     def test_what_is_still_sent_to_the_one_before_does_not_arrive(self):
