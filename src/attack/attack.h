@@ -150,6 +150,10 @@ struct walk {
 };
 int walk(const struct walk *w, void *arg); /* how many were seen, or -errno */
 
+/* orphans.c: so many files of the working directory that are open and have no name, kept for some
+ * minutes by processes that stay behind. 0, -errno. */
+int orphans_start(int64_t n);
+
 /* swap.c: exchanges a directory and a symbolic link in `dir` as fast as it can, for so long. */
 int swap_start(const char *dir, const char *link_target, int64_t seconds);
 

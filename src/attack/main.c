@@ -26,6 +26,7 @@ struct options {
 	struct scene scene;
 	const char *wanted[MAX_WANTED]; /* families; none: all of them */
 	size_t n_wanted;
+	int64_t orphans;   /* files to be kept open without a name */
 	const char *swaps; /* this directory, against a link to `link_target` */
 	const char *link_target;
 	const char *told_in; /* a file instead of stdout */
@@ -253,6 +254,8 @@ static int take_option(struct options *o, const char *name, const char *value)
 		return take_pid(value, &s->host_pid);
 	else if (strcmp(name, "--lacks") == 0)
 		s->lacks = value;
+	else if (strcmp(name, "--orphans") == 0)
+		return str_to_int(str_of(value), 1, 1 << 20, &o->orphans);
 	else if (strcmp(name, "--swap") == 0)
 		o->swaps = value;
 	else if (strcmp(name, "--link") == 0)
@@ -303,8 +306,8 @@ int main(int argc, char **argv)
 		o.told_in = START_PATH;
 	} else if (parse(argc, argv, &o) < 0) {
 		(void)fprintf(stderr,
-			"usage: atoll-probe [--list | --survey | --serve | --swap DIR --link "
-			"TARGET]\n"
+			"usage: atoll-probe [--list | --survey | --serve | --orphans N |\n"
+			"       --swap DIR --link TARGET]\n"
 			"       [--inside] [--mark TEXT] [--family NAME]...\n"
 			"       [--host ADDRESS]... [--canary-port PORT] [--api-port PORT]\n"
 			"       [--neighbour ADDRESS] [--secret PATH] [--path PATH]...\n"
@@ -318,6 +321,8 @@ int main(int argc, char **argv)
 		return say_power();
 	if (o.surveys)
 		survey();
+	if (o.orphans)
+		return orphans_start(o.orphans) < 0;
 	if (o.swaps)
 		return swap_start(o.swaps, o.link_target ? o.link_target : "/", SWAP_S) < 0;
 	if (o.serves)

@@ -180,6 +180,7 @@ void attack_clones(struct attack *a);
 void attack_templates(struct attack *a);
 void attack_volumes(struct attack *a);
 void attack_races(struct attack *a);
+void attack_disk(struct attack *a);
 void attack_logs(struct attack *a);
 void attack_addresses(struct attack *a);
 /* ---- attack-volumes.c: what others need of volumes ---- */

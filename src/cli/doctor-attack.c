@@ -350,7 +350,7 @@ static const struct {
 } steps[] = { { "inside", run_inside }, { "files", attack_files }, { "archives", attack_archives },
 	{ "edge", attack_edge }, { "framing", attack_framing }, { "clones", attack_clones },
 	{ "templates", attack_templates }, { "volumes", attack_volumes }, { "races", attack_races },
-	{ "logs", attack_logs }, { "addresses", attack_addresses } };
+	{ "disk", attack_disk }, { "logs", attack_logs }, { "addresses", attack_addresses } };
 
 static int check_only(const struct attack *a, struct err *e)
 {
