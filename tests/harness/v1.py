@@ -4,9 +4,13 @@ import http.client
 import json
 import os
 import socket
+import sqlite3
 import threading
 import time
 import urllib.parse
+import uuid
+
+from harness import postgres
 
 
 class Answer:
@@ -69,6 +73,23 @@ class Api:
             if not page['next_cursor']:
                 return found
             cursor = {'cursor': page['next_cursor']}
+
+
+def another_team(server, operator):
+    """Nobody makes teams but the database: its row is younger than the first's, whose the server is. Starts the
+    server again; a key of the new team."""
+    team = str(uuid.uuid4())
+    sql = f"INSERT INTO teams (id, name, created_us) VALUES ('{team}', 'strangers', {int(time.time() * 1e6)})"
+    server.stop()
+    if url := server.environment.get('ATOLL_DATABASE'):
+        postgres.ask(url, sql)
+    else:
+        [base] = (server.data / 'state').glob('*.db')
+        with contextlib.closing(sqlite3.connect(base)) as link, link:
+            link.execute(sql)
+    server.start()
+    made = operator.raw('POST', f'/admin/teams/{team}/api-keys', json.dumps({'name': 'theirs'}))
+    return Api(server, made.json()['key'])
 
 
 class Follower:

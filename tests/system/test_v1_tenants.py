@@ -1,19 +1,17 @@
 """Every operation of both OpenAPI documents, asked by another agent of the team and by another team about what is not
 theirs: it is not there (404), or not for them (401, 403), nothing of it is in an answer, and nothing has changed. An
 operation that the table does not have fails the test, so that nobody adds one without saying whose it is."""
+import concurrent.futures
 import json
 import os
 import pathlib
-import sqlite3
 import tempfile
 import time
 import unittest
 import urllib.parse
-import uuid
 
-from harness import postgres
 from harness.server import Server
-from harness.v1 import Api
+from harness.v1 import Api, another_team
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 TOKEN = 'the-operator-of-two-teams'
@@ -46,6 +44,7 @@ TABLE = {
     'GET /api/v1/keys': NO_AGENTS, 'POST /api/v1/keys': NO_AGENTS, 'POST /api/v1/keys/{id}/rotate': NOT_YOURS,
     'DELETE /api/v1/keys/{id}': NOT_YOURS, 'GET /api/v1/secrets': NO_AGENTS,
     'PUT /api/v1/secrets/{name}': NO_AGENTS, 'DELETE /api/v1/secrets/{name}': NO_AGENTS,
+    'POST /api/v1/volumes/{id}/rotate-token': NOT_YOURS,
 
     'GET /health': OPEN, 'GET /openapi.json': OPEN,
     'POST /sandboxes': GONE, 'POST /v2/sandboxes': GONE, 'GET /sandboxes': THEIRS, 'GET /v2/sandboxes': THEIRS,
@@ -66,7 +65,7 @@ TABLE = {
     'GET /secrets': NO_AGENTS, 'POST /secrets': NO_AGENTS, 'GET /secrets/{id}': NOT_YOURS,
     'POST /secrets/{id}': NOT_YOURS, 'DELETE /secrets/{id}': NOT_YOURS,
     'GET /volumes': NO_AGENTS, 'POST /volumes': NO_AGENTS, 'GET /volumes/{id}': NOT_YOURS,
-    'DELETE /volumes/{id}': NOT_YOURS,
+    'DELETE /volumes/{id}': NOT_YOURS, 'POST /volumes/{id}/rotate-token': NOT_YOURS,
     **{f'{method} /volumecontent/{{id}}/{what}': OPERATORS for method, what in (
         ('GET', 'path'), ('PATCH', 'path'), ('DELETE', 'path'), ('GET', 'dir'), ('POST', 'dir'), ('GET', 'file'),
         ('PUT', 'file'))},
@@ -93,7 +92,7 @@ class Tenants(unittest.TestCase):
         cls.api = Api(cls.server)
         cls.operator = Api(cls.server, operator=TOKEN)
         cls.team = cls.api.ask('GET', '/quota')['team_id']
-        cls.stranger = cls.another_team()
+        cls.stranger = another_team(cls.server, cls.operator)
         cls.mine, cls.my_key = cls.api.key_for(agent_id='mine', name=MARK)
         cls.other, _ = cls.api.key_for(agent_id='other', scopes=[
             'sandboxes:read', 'sandboxes:write', 'execute', 'files', 'secrets:use', 'audit', 'usage', 'templates'])
@@ -101,23 +100,6 @@ class Tenants(unittest.TestCase):
 
     def tearDown(self):
         self.assertEqual(self.server.sanitizer_findings(), '')
-
-    @classmethod
-    def another_team(cls):
-        """Nobody makes teams but the database: its row is younger than the first's, whose the server is."""
-        team = str(uuid.uuid4())
-        sql = f"INSERT INTO teams (id, name, created_us) VALUES ('{team}', 'strangers', {int(time.time() * 1e6)})"
-        cls.server.stop()
-        if url := cls.server.environment.get('ATOLL_DATABASE'):
-            postgres.ask(url, sql)
-        else:
-            [base] = (cls.server.data / 'state').glob('*.db')
-            with sqlite3.connect(base) as link:
-                link.execute(sql)
-            link.close()
-        cls.server.start()
-        made = cls.operator.raw('POST', f'/admin/teams/{team}/api-keys', json.dumps({'name': 'theirs'}))
-        return Api(cls.server, made.json()['key'])
 
     @classmethod
     def make_victim(cls):
@@ -253,6 +235,44 @@ class Tenants(unittest.TestCase):
             self.assertNotIn(MARK.encode(), body, told)
         if method != 'GET':
             self.assertEqual(self.state(), before, told)
+
+    def test_requests_are_remembered_for_each_team(self):
+        """Of the memory for answers, 64 MiB, each has an eighth."""
+        body, key = json.dumps({'shell': 'date +%N'}), {'Idempotency-Key': 'once'}
+        first = self.api.raw('POST', '/api/v1/run', body, key)
+        self.assertEqual(first.status, 200, first.body)
+        wide = json.dumps({'shell': "head -c 40000 /dev/zero | tr '\\0' '\\1'"})  # 240 KB in JSON
+
+        def flood(i):
+            answer = self.stranger.raw('POST', '/api/v1/run', wide, {'Idempotency-Key': f'flood-{i}'})
+            self.assertEqual(answer.status, 200, answer.body)
+            return answer.headers['Idempotent-Replayed']
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            self.assertEqual(set(pool.map(flood, range(40))), {None})
+        self.assertEqual((flood(39), flood(0)), ('true', None))
+        again = self.api.raw('POST', '/api/v1/run', body, key)
+        self.assertEqual((again.headers['Idempotent-Replayed'], again.body), ('true', first.body))
+
+    def test_metrics_are_of_ones_own_team(self):
+        def counts(api, **headers):
+            text = api.call('GET', '/metrics', headers=headers).body.decode()
+            return dict(line.rsplit(' ', 1) for line in text.splitlines() if not line.startswith('#'))
+
+        deadline = time.monotonic() + 60
+        made = 'atoll_sandboxes_created_total{template="base"}'
+        while float(counts(self.operator).get(made, 0)) < 4 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        mine, theirs, all_of = counts(self.api), counts(self.stranger), counts(self.operator)
+        self.assertGreaterEqual(float(mine[made]), 4)
+        self.assertGreaterEqual(float(mine['atoll_sandboxes{state="running"}']), 1)
+        self.assertEqual((theirs.get(made), theirs['atoll_sandboxes{state="running"}']), (None, '0'))
+        self.assertFalse([name for name in theirs if 'execut' in name and 'count' in name])
+        self.assertFalse([name for name in theirs if 'sandboxes/{id}/execute' in name])
+        for of_server in ('atoll_store_seconds_count', 'atoll_feed_readers', 'atoll_event_head',
+                          'atoll_breaker_state{runtime="local"}'):
+            self.assertIn(of_server, all_of)
+            self.assertNotIn(of_server, mine)
+        self.assertEqual(counts(self.operator, **{'X-Team-ID': self.team})['atoll_sandboxes{state="paused"}'], '1')
 
     def test_what_is_anothers_is_not_there_on_any_operation(self):
         operations = list(self.operations())
