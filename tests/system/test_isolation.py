@@ -1,10 +1,21 @@
 """From inside a sandbox: what it is given, what it cannot have, and that its limits hold."""
+import array
+import base64
+import concurrent.futures
 import contextlib
+import fcntl
+import json
 import os
+import pathlib
 import socket
+import struct
+import subprocess
+import tempfile
+import time
 import unittest
 
-from harness.sandbox import Sandbox
+from harness.faults import until
+from harness.sandbox import Sandbox, frames
 
 
 class Inside(unittest.TestCase):
@@ -176,6 +187,92 @@ class Limits(unittest.TestCase):
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
 
 
+# Fills sockets that nobody reads, and says by how much the kernel's sockets of that kind have grown.
+HOLD = b"""
+import resource, socket, sys, time
+files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+kept, line = [], b'x' * 60000
+
+def held(kind):
+    for row in open('/proc/net/sockstat'):
+        if row.startswith(kind + ':'):
+            words = row.split()
+            return int(words[words.index('mem') + 1]) * 4096
+
+def udp():
+    out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for _ in range(100):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        kept.append(s)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        s.bind(('127.0.0.1', 0))
+        for _ in range(80):
+            try:
+                out.sendto(line, s.getsockname())
+            except OSError:
+                pass
+
+def tcp():
+    listener = socket.create_server(('127.0.0.1', 0), backlog=200)
+    for _ in range(120):
+        s = socket.create_connection(listener.getsockname())
+        kept.extend((s, listener.accept()[0]))
+        s.setblocking(False)
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            try:
+                s.send(line)
+            except BlockingIOError:
+                break
+
+kind = sys.argv[1]
+before = held(kind.upper())
+{'udp': udp, 'tcp': tcp}[kind]()
+print(held(kind.upper()) - before)
+"""
+
+PING = b"""
+import socket, struct
+for family, address, protocol, kinds in ((socket.AF_INET, '127.0.0.1', 1, (8, 0)), (socket.AF_INET6, '::1', 58, (128, 129))):
+    s = socket.socket(family, socket.SOCK_DGRAM, protocol)
+    s.settimeout(60)
+    s.sendto(struct.pack('>BBHHH', kinds[0], 0, 0, 7, 1) + b'hello', (address, 0))
+    assert s.recv(100)[0] == kinds[1]
+"""
+
+
+ASK = b"""
+import os, socket
+os.fork(), os.fork()
+while True:
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM).close()
+"""
+
+
+def waits_for_its_disk(path):
+    """Whether some of the file has no place on the disk yet (FIEMAP's DELALLOC); None: nobody can say."""
+    FS_IOC_FIEMAP, DELALLOC = 0xc020660b, 0x4
+    with open(path, 'rb') as file:
+        ask = array.array('B', struct.pack('=QQLLLL', 0, 2**64 - 1, 0, 0, 64, 0) + bytes(64 * 56))
+        try:
+            fcntl.ioctl(file, FS_IOC_FIEMAP, ask)
+        except OSError:
+            return None
+    n = struct.unpack_from('=L', ask, 20)[0]
+    return any(struct.unpack_from('=L', ask, 32 + 56 * i + 40)[0] & DELALLOC for i in range(n))
+
+
+# What each stops at; None: the sandbox's memory, since it is charged.
+KINDS = {'pipes': None, 'unix-streams': None, 'unix-datagrams': None, 'files-in-flight': 'cannot splice',
+         'timerfds': None, 'timers': 'Resource temporarily',
+         'inotify': None, 'locks': 'killed', 'page-tables': None, 'memory-files': None, 'attributes': None,
+         'signals': 'Resource temporarily', 'semaphores': 'No space', 'messages': 'No space', 'queues': 'No space',
+         'terminals': 'No space', 'corked': 'No buffer space', 'echoes': 'No buffer space', 'groups': 'No buffer space',
+         'signatures': 'Protocol not', 'times': 'No message', 'errors': 'No message'}
+MEMORY_MB, WANTED_MB = 128, 2 * 128
+
+
 class Stopped(unittest.TestCase):
     """Whoever is root inside can stop every process but the guest."""
     STOPPER = 'exec python3 -c "import os\nwhile True:\n try: os.kill(-1, 19)\n except ProcessLookupError: pass"'
@@ -253,6 +350,93 @@ class Stopped(unittest.TestCase):
             self.assertGreaterEqual(int(count), 2, told.stderr)
             self.assertEqual(states, '[]\n')
             self.assertEqual(box.run('echo well').text(), 'well\n')
+
+
+class Charged(unittest.TestCase):
+    """Twice a sandbox's memory is not to be had of anything that the kernel holds for it."""
+
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        program = pathlib.Path(home.name, 'hold')
+        subprocess.run(['cc', '-O1', '-static', '-o', program, pathlib.Path(__file__).with_name('hold.c')],
+                       check=True)
+        cls.program = program.read_bytes()
+
+    def test_every_kind(self):
+        for kind, why in KINDS.items():
+            with self.subTest(kind), Sandbox(limits={'memoryMB': MEMORY_MB}) as box:
+                box.write('/home/user/hold', self.program)
+                wanted = WANTED_MB * (4 if kind == 'locks' else 1)  # those are ended a second late
+                result = box.run(f'chmod +x hold; ./hold {kind} {wanted << 20}')
+                # One of its processes may not know yet that another was killed, and say that it has all.
+                if 'out of memory' not in str(result.cause):
+                    self.assertRegex(result.text() or str(result.cause), why or 'stopped')
+                    self.assertNotIn('held', result.text())
+
+
+class Shared(unittest.TestCase):
+    """What all of a host share, and what the kernel holds for a sandbox."""
+
+    def held(self, kind):
+        with Sandbox(limits={'memoryMB': 128}) as box:
+            box.write('/home/user/hold.py', HOLD)
+            result = box.run(f'python3 hold.py {kind}')
+            self.assertEqual(result.exit_code, 0, result.stderr)
+            return int(result.text())
+
+    def test_datagrams_that_wait_count(self):
+        self.assertLess(self.held('udp'), 128 << 20)
+
+    def test_streams_that_wait_count(self):
+        self.assertLess(self.held('tcp'), 128 << 20)
+
+    def test_what_a_network_keeps_is_bounded(self):
+        with Sandbox() as box:
+            for name, most in (('ipv4/tcp_max_tw_buckets', 16384), ('ipv4/ipfrag_high_thresh', 1 << 20),
+                               ('ipv6/ip6frag_high_thresh', 1 << 20), ('core/optmem_max', 4096),
+                               ('core/tstamp_allow_data', 0)):
+                self.assertLessEqual(int(box.run(f'cat /proc/sys/net/{name}').text()), most, name)
+
+    def test_network_programs_work_all_the_same(self):
+        with Sandbox() as box:
+            box.write('/home/user/ping.py', PING)
+            for user in ('user', 'root'):
+                for command in ('ip address | grep -q 127.0.0.1', 'ip route | grep -q default', 'ss -tln',
+                                'hostname -I | grep -q .', 'python3 ping.py', 'getent ahosts localhost',
+                                "node -e 'if (!os.networkInterfaces().lo) throw 1'", 'lscpu', 'lsblk', 'free'):
+                    result = box.run(command, user)
+                    self.assertEqual(result.exit_code, 0, f'{command}: {result.text()}{result.stderr}')
+
+    def test_it_can_be_paused_while_its_calls_are_asked_for(self):
+        with Sandbox() as box:
+            box.write('/home/user/ask.py', ASK)
+            box.run('setsid python3 ask.py >/dev/null 2>&1 </dev/null & '
+                    'for i in $(seq 600); do [ $(pgrep -c python3) = 4 ] && break; sleep 0.1; done')
+            for _ in range(20):
+                box.api('POST', f'/sandboxes/{box.id}/pause')
+                box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
+            self.assertEqual(box.run('pgrep -c python3').text(), '4\n')
+
+    def test_sync_concerns_nobody_else(self):
+        """What another process has written waits on, however often a sandbox says sync."""
+        with Sandbox() as box, tempfile.TemporaryDirectory() as home:
+            path = pathlib.Path(home, 'written')
+            for _ in range(20):  # somebody else on this machine may say it meanwhile
+                path.unlink(missing_ok=True)
+                path.write_bytes(bytes(1 << 20))
+                if not waits_for_its_disk(path):
+                    self.skipTest(f'the file system of {home} does not tell what waits')
+                box.run('for i in 1 2 3 4; do (for j in 1 2 3; do sync; done) & done; wait')
+                if waits_for_its_disk(path):
+                    return
+            self.fail('a sandbox flushes the files of the host')
+
+    def test_a_file_is_still_put_on_the_disk(self):
+        with Sandbox() as box:
+            self.assertEqual(box.run('echo x >a && sync a && sync -f a && python3 -c '
+                                     '"import os; os.fsync(os.open(\'a\', 0)); os.sync()"').exit_code, 0)
 
 
 if __name__ == '__main__':
