@@ -320,7 +320,7 @@ class Disk(Case):
 
     def fill(self):
         """To the last block, as root can."""
-        with open(self.place / 'filler', 'wb', buffering=0) as file:
+        with open(self.place / 'filler', 'ab', buffering=0) as file:
             for size in (1 << 20, 4096):
                 try:
                     while file.write(bytes(size)) == size:
@@ -332,6 +332,8 @@ class Disk(Case):
     def test_full_to_the_last_block(self):
         kept = [self.make() for _ in range(2)]
         self.fill()
+        self.assertTrue(until(lambda: 'ballast_given_up' in self.server.log.read_text(), 60))
+        self.fill()  # what was kept for this moment is gone as well
         refused = []
         for _ in range(6):
             answer = self.api.call('POST', '/sandboxes', {'timeout': 600})
