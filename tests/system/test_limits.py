@@ -332,9 +332,10 @@ class Crossing(unittest.TestCase):
             if time.monotonic() - began > 18:
                 return False
             mark = wait_for(lambda: [e for e in events(box) if e['type'] == 'sandbox.log_dropped'], 60)[-1]
-            self.assertEqual(mark['cause'], 'dropped 1 lines: more than 3 lines a minute')
+            # One at least: a slow machine may cross one of them twice.
+            self.assertRegex(mark['cause'], r'^dropped [1-9]\d* lines: more than 3 lines a minute$')
             self.assertEqual(len([e for e in events(box) if e['type'] == 'sandbox.limit']), 3)
-            self.assertEqual(info(box)['limitsReached']['logLines'], 1)
+            self.assertGreaterEqual(info(box)['limitsReached']['logLines'], 1)
         return True
 
 
