@@ -132,6 +132,50 @@ static int create_together(const struct target *t, int64_t count, int64_t width,
 	return 0;
 }
 
+/* --- churn: `width` processes, each creates and removes until the time is up. A line for each
+ * sandbox: how long until it was ready, and how long until it was gone. --- */
+
+static int churn(const struct target *t, int64_t until_us, struct err *e)
+{
+	static struct wire w;
+	char id[64];
+	int r = wire_dial(&w, t->host, t->port, e);
+
+	while (r >= 0 && time_now_us() < until_us) {
+		int64_t began_us = time_now_us(), ready_us;
+
+		r = create_one(&w, t, id, sizeof id, e);
+		ready_us = time_now_us();
+		if (r >= 0)
+			r = remove_one(&w, t, id, e);
+		if (r >= 0)
+			printf("%" PRId64 " %" PRId64 "\n", ready_us - began_us,
+				time_now_us() - ready_us);
+	}
+	wire_done(&w);
+	return r;
+}
+
+static int churn_together(const struct target *t, int64_t width, int64_t ms, struct err *e)
+{
+	int64_t until_us = time_now_us() + ms * 1000;
+	int failed = 0, status;
+
+	for (int64_t i = 0; i < width; i++) {
+		int r;
+
+		if (fork() != 0)
+			continue;
+		r = churn(t, until_us, e);
+		if (r < 0)
+			(void)fprintf(stderr, "bench-client: %s\n", e->msg);
+		exit(r < 0);
+	}
+	while (wait(&status) > 0)
+		failed += status != 0;
+	return failed ? err_set(e, -EIO, "%d of %d failed", failed, (int)width) : 0;
+}
+
 /* --- exec: one command, from request sent to the end of its stream --- */
 
 static int exec_many(const struct target *t, int64_t count, struct err *e)
@@ -299,6 +343,11 @@ static int mode_together(struct target *t, char **words, struct err *e)
 	return create_together(t, number(words[0]), number(words[1]), number(words[2]), e);
 }
 
+static int mode_churn(struct target *t, char **words, struct err *e)
+{
+	return churn_together(t, number(words[0]), number(words[1]), e);
+}
+
 static int mode_exec(struct target *t, char **words, struct err *e)
 {
 	t->id = words[0];
@@ -337,6 +386,7 @@ static const struct {
 } modes[] = {
 	{ "create", "PORT COUNT IDLE-MS", 2, mode_create },
 	{ "together", "PORT ROUNDS WIDTH IDLE-MS", 3, mode_together },
+	{ "churn", "PORT WIDTH MS", 2, mode_churn },
 	{ "exec", "PORT ID TOKEN COUNT", 3, mode_exec },
 	{ "put", "PORT ID TOKEN BYTES", 3, mode_put },
 	{ "get", "PORT ID TOKEN BYTES", 3, mode_get },
