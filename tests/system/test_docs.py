@@ -36,6 +36,27 @@ class Reference(unittest.TestCase):
             self.assertEqual(json.load(answer), json.loads((ROOT / 'src/api/v1/openapi.json').read_text()))
 
 
+class Shared(unittest.TestCase):
+    """docs/shared-resources.md names where each bound is enforced and which test shows it."""
+
+    TEXT = (ROOT / 'docs/shared-resources.md').read_text()
+
+    def test_every_file_and_test_that_is_named_is_there(self):
+        for path in re.findall(r'`((?:src|tests)/[^`\s]+)`', self.TEXT):
+            self.assertTrue((ROOT / path).exists(), path)
+        modules = {path.stem: path.read_text() for path in (ROOT / 'tests/system').glob('test_*.py')}
+        everything = '\n'.join(modules.values())
+        for module, method in re.findall(r'`(test_\w+)(?:\.(test_\w+))?`', self.TEXT):
+            text = modules.get(module, everything)
+            self.assertTrue(not method and module in modules or f'def {method or module}(' in text, (module, method))
+
+    def test_every_row_is_whole(self):
+        rows = [line for line in self.TEXT.splitlines() if line.startswith('|')]
+        self.assertGreater(len(rows), 50)
+        for row in rows:
+            self.assertEqual(row.count('|'), 6, row)
+
+
 class Commands(unittest.TestCase):
     """Every block marked `sh` of these pages, in one shell, in order. The key and address are the suite's."""
 
