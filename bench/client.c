@@ -94,15 +94,27 @@ static int create_many(const struct target *t, int64_t count, int64_t idle_ms, s
 	return r;
 }
 
+/* The other end is closed by each that is ready: until then nobody removes anything, since removals
+ * are not what is measured. */
+static void wait_for_all(const int all_ready[2])
+{
+	char none;
+
+	(void)close(all_ready[1]);
+	(void)!read(all_ready[0], &none, 1);
+}
+
 /* Each of `width` processes makes one, all let go at the same moment; `count` such rounds. */
 static int create_together(const struct target *t, int64_t count, int64_t width, int64_t idle_ms,
 	struct err *e)
 {
 	for (int64_t round = 0; round < count; round++) {
 		int64_t start_us;
-		int failed = 0, status;
+		int failed = 0, status, all_ready[2];
 
 		(void)fflush(stdout);
+		if (pipe(all_ready) < 0)
+			return err_sys(e, -errno, "pipe");
 		sleep_ms(idle_ms);
 		start_us = time_now_us() + 50000;
 		for (int64_t i = 0; i < width; i++) {
@@ -118,12 +130,15 @@ static int create_together(const struct target *t, int64_t count, int64_t width,
 				r = create_one(&w, t, id, sizeof id, e);
 			if (r >= 0)
 				print_sample(start_us);
+			wait_for_all(all_ready);
 			if (r >= 0)
 				r = remove_one(&w, t, id, e);
 			if (r < 0)
 				(void)fprintf(stderr, "bench-client: %s\n", e->msg);
 			exit(r < 0);
 		}
+		(void)close(all_ready[0]);
+		(void)close(all_ready[1]);
 		while (wait(&status) > 0)
 			failed += status != 0;
 		if (failed)
