@@ -5,6 +5,7 @@ enum {
 	BARE_SLOTS = 2,         /* kept besides the complete ones */
 	AT_ONCE = 4,            /* being made ahead of requests */
 	REFILL_AFTER_MS = 2,    /* the request that emptied the pool is still being served */
+	BURST_MS = 20,          /* for so long a burst has the processors to itself */
 	REFILL_PAUSE_MS = 1000, /* after a failure */
 	REFILL_MAX_PAUSE_MS = 60000,
 	WARM_MS = 500, /* cgroups stay cheap to join so long after one was made */
@@ -187,7 +188,13 @@ static void use_bare(struct warden *w)
 
 static bool may_begin(struct warden *w)
 {
-	if (!lacks(w) || w->is_short || count_in_making(w) >= AT_ONCE)
+	bool is_lacking = lacks(w);
+
+	if (!is_lacking)
+		w->lacks_since_ms = 0;
+	else if (!w->lacks_since_ms)
+		w->lacks_since_ms = loop_now_ms(w->loop);
+	if (!is_lacking || w->is_short || count_in_making(w) >= AT_ONCE)
 		return false;
 	if (loop_now_ms(w->loop) >= w->refill_from_ms)
 		return true;
@@ -195,12 +202,14 @@ static bool may_begin(struct warden *w)
 	return false;
 }
 
-/* Requests on their way need the processors more, for as long as the next ones find enough. One
- * that waits for its disk needs none, and an engine takes so long that the next ones would find
- * nothing. */
+/* Requests on their way need the processors more: for as long as the next ones find enough, and for
+ * a burst, which takes all at once, until it is over. One that waits for its disk needs none, and
+ * an engine takes so long that the next ones would find nothing. */
 static bool can_wait(const struct warden *w)
 {
-	return !list_empty(&w->booting) && count_ready(w) * 2 > w->options->pool;
+	return !list_empty(&w->booting) &&
+	       (count_ready(w) * 2 > w->options->pool ||
+		       loop_now_ms(w->loop) < w->lacks_since_ms + BURST_MS);
 }
 
 static void refill_step(void *arg)

@@ -97,6 +97,7 @@ struct warden {
 	struct loop_timer refill;
 	int64_t refill_pause_ms; /* after a failure; doubles until a sandbox has started */
 	int64_t refill_from_ms;  /* nothing is begun before */
+	int64_t lacks_since_ms;  /* 0: the pool has, or will have, what it should */
 	struct work *warm;       /* while it is kept cheap to join cgroups */
 	int64_t warm_until_ms;   /* 0: it need not be, or cannot */
 	struct loop_timer space_timer;
