@@ -110,9 +110,11 @@ static void run_job(struct job_pool *pool, struct job *job)
 	(void)pthread_mutex_lock(&pool->lock);
 	queue_of(pool, job->lane)->busy--;
 	list_remove(&job->node);
-	(void)pthread_cond_signal(&pool->wake); /* the queue's next may wait for us */
+	if (count_ready(pool) > 1) /* this thread takes one of them */
+		(void)pthread_cond_signal(&pool->wake);
+	if (list_empty(&pool->finished))
+		(void)!write(pool->event_fd, &one, sizeof one);
 	list_append(&pool->finished, &job->node);
-	(void)!write(pool->event_fd, &one, sizeof one);
 }
 
 static void *thread_main(void *arg)
@@ -207,6 +209,7 @@ static void pool_grow(struct job_pool *pool)
 static void give(struct loop *loop, struct job *job)
 {
 	struct job_pool *pool;
+	int n_ready;
 
 	assert(job->lane >= LOOP_ANY && job->lane < LOOP_LANES);
 	if (!loop->pool)
@@ -216,9 +219,13 @@ static void give(struct loop *loop, struct job *job)
 	(void)pthread_mutex_lock(&pool->lock);
 	list_append(&queue_of(pool, job->lane)->jobs, &job->node);
 	queue_of(pool, job->lane)->n++;
-	if (pool->idle < count_ready(pool))
+	n_ready = count_ready(pool);
+	if (pool->idle < n_ready)
 		pool_grow(pool);
-	(void)pthread_cond_signal(&pool->wake);
+	/* Where none may run now, the thread that is at work takes the next as well: to wake
+	 * another for it costs more than many a job. */
+	if (n_ready > 0)
+		(void)pthread_cond_signal(&pool->wake);
 	/* No more processes may be made here: then the loop does it itself, for once. */
 	if (pool->n_threads == 0)
 		run_job(pool, next_job(pool));
