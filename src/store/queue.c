@@ -16,6 +16,7 @@ enum {
 	FIRST_READ_LANE = 4,
 	AHEAD = 16,            /* writes given to the lane */
 	AHEAD_OF_ONE = 4,      /* of one team, which others wait for */
+	AHEAD_ALONE = 8,       /* of one team, when no other has any */
 	WAIT_MS = 10000,       /* how long a call may wait for its turn */
 	MAX_WAITING = 4096,    /* of each kind; more would only wait in vain */
 	MAX_OF_ONE = 1024,     /* of them one team's */
@@ -119,13 +120,13 @@ static void take_out(struct store_queue *queue, struct store_call *call)
 }
 
 /* The oldest of whoever is next and has not enough in the lane. NULL: nobody. */
-static struct store_call *next_call(struct store_queue *queue, size_t most_ahead)
+static struct store_call *next_call(struct store_queue *queue, size_t most)
 {
 	LIST_EACH(&queue->turns, node)
 	{
 		struct store_turn *turn = container_of(node, struct store_turn, node);
 
-		if (turn->ahead >= most_ahead)
+		if (turn->ahead >= most)
 			continue;
 		list_remove(node);
 		list_append(&queue->turns, node);
@@ -491,16 +492,25 @@ static void give(struct store_lane *lane, struct store_call *call)
 	loop_job(lane->store->loop, lane->number, run_call, call_done, call);
 }
 
+/* A lane that has done all it was given waits for the loop, which a busy machine may make long. */
+static size_t most_ahead(const struct store *store)
+{
+	const struct list *turns = &store->writes.turns;
+
+	if (store->is_closing) /* there is no later */
+		return SIZE_MAX;
+	return turns->next == turns->prev ? AHEAD_ALONE : AHEAD_OF_ONE;
+}
+
 static void dispatch(struct store *store)
 {
-	size_t of_one = store->is_closing ? SIZE_MAX : AHEAD_OF_ONE; /* there is no later */
 	int64_t now_ms = loop_now_ms(store->loop);
 	struct store_call *call;
 
 	if (store->is_away && !store->is_closing)
 		return;
 	while ((store->writer.busy < AHEAD || store->is_closing) &&
-		(call = next_call(&store->writes, of_one)))
+		(call = next_call(&store->writes, most_ahead(store))))
 		give(&store->writer, call);
 	for (size_t i = 0; i < STORE_READERS && store->reads.n; i++)
 		if (!store->readers[i].busy && store->readers[i].rest_till_ms <= now_ms)
