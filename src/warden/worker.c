@@ -10,6 +10,7 @@
 enum {
 	LOOK_MS = 100,
 	SLOW_MS = 300,  /* at work for so long: it waits for something, and another may begin */
+	IDLE_MS = 2000, /* one more than usual waits so long for another order */
 	EXIT_MS = 500,  /* to be waited for at the end */
 	MAX_ALIVE = 48, /* of a lane, with those of it that do not die */
 	/* Of most orders, which take milliseconds when nobody is in the way. */
@@ -141,9 +142,16 @@ static void on_exited(void *arg, uint32_t events)
 	begin_some(ws, lane);
 }
 
-static void on_deadline(void *arg)
+/* Its socket's end is its own. */
+static void dismiss(struct worker *worker)
 {
-	struct worker *worker = arg;
+	let_go(worker);
+	close_fdp(&worker->socket_fd);
+	worker->socket_fd = -EBADF;
+}
+
+static void on_late(struct worker *worker)
+{
 	struct work *work = TAKE(worker->work);
 	struct workers *ws = worker->ws;
 	enum work_lane lane = worker->lane;
@@ -157,19 +165,25 @@ static void on_deadline(void *arg)
 	begin_some(ws, lane);
 }
 
+/* Of its order, or of its wait for one. */
+static void on_deadline(void *arg)
+{
+	struct worker *worker = arg;
+
+	if (worker->work)
+		on_late(worker);
+	else if (worker->ws->lanes[worker->lane].n_workers > lane_sizes[worker->lane].resident)
+		dismiss(worker);
+}
+
+/* Many that are needed for a moment are needed again: to fork one costs more than its orders. */
 static void rest(struct worker *worker)
 {
 	struct workers *ws = worker->ws;
-	struct lane *lane = &ws->lanes[worker->lane];
 
 	loop_timer_cancel(&worker->deadline);
-	/* More than usual were needed: its socket's end is its own. */
-	if (lane->n_workers > lane_sizes[worker->lane].resident && list_empty(&lane->waiting[0]) &&
-		list_empty(&lane->waiting[1])) {
-		let_go(worker);
-		close_fdp(&worker->socket_fd);
-		worker->socket_fd = -EBADF;
-	}
+	if (ws->lanes[worker->lane].n_workers > lane_sizes[worker->lane].resident)
+		loop_timer_set(&worker->deadline, loop_now_ms(ws->loop) + IDLE_MS);
 	begin_some(ws, worker->lane);
 }
 
