@@ -27,6 +27,7 @@ enum {
 	FIRST_METER_FD = LISTEN_FD + 1,
 	KEPT_FDS = 1 + GUEST_METERS, /* from LISTEN_FD on */
 	OUT_OF_THE_WAY = 64,
+	PROC_PART = 0,
 };
 
 /* What is mounted besides the root, parents first. */
@@ -36,7 +37,7 @@ static const struct part {
 	unsigned attributes;
 	bool optional;
 } parts[] = {
-	{ "proc", "/proc", { { 0 } }, MOUNT_PLAIN, false },
+	[PROC_PART] = { "proc", "/proc", { { 0 } }, MOUNT_PLAIN, false },
 	{ "sysfs", "/sys", { { 0 } }, MOUNT_PLAIN | MOUNT_ATTR_RDONLY, false },
 	{ "cgroup2", "/sys/fs/cgroup", { { 0 } }, MOUNT_PLAIN | MOUNT_ATTR_RDONLY, true },
 	{ "tmpfs", "/dev", { { "mode", "0755" } }, MOUNT_ATTR_NOSUID, false },
@@ -145,27 +146,32 @@ static int prepare_mounts(struct prepared *p, struct err *e)
 
 /* What an ordinary user may do on a normal machine: ping, and serve on any port. And bounds for
  * what the kernel keeps for a network without charging it: options of a socket, connections that
- * are over, packets that are not whole. Kernels without these settings work all the same. */
-static void set_up_network(void)
+ * are over, packets that are not whole. Kernels without these settings work all the same.
+ *
+ * Through the sandbox's own /proc: in the host's, each network has an entry of the same name, and
+ * with thousands of sandboxes the kernel looks at thousands of them for every file. */
+static void set_up_network(int proc_fd)
 {
 	static const struct {
 		const char *path, *value;
-	} settings[] = { { "/proc/sys/net/ipv4/ping_group_range", "0 65535" },
-		{ "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0" },
-		{ "/proc/sys/net/core/optmem_max", "4096" },
-		{ "/proc/sys/net/core/tstamp_allow_data", "0" },
-		{ "/proc/sys/net/ipv4/tcp_max_tw_buckets", "16384" },
-		{ "/proc/sys/net/ipv4/ipfrag_low_thresh", "786432" },
-		{ "/proc/sys/net/ipv4/ipfrag_high_thresh", "1048576" },
-		{ "/proc/sys/net/ipv6/ip6frag_low_thresh", "786432" },
-		{ "/proc/sys/net/ipv6/ip6frag_high_thresh", "1048576" } };
+	} settings[] = { { "sys/net/ipv4/ping_group_range", "0 65535" },
+		{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
+		{ "sys/net/core/optmem_max", "4096" },
+		{ "sys/net/core/tstamp_allow_data", "0" },
+		{ "sys/net/ipv4/tcp_max_tw_buckets", "16384" },
+		{ "sys/net/ipv4/ipfrag_low_thresh", "786432" },
+		{ "sys/net/ipv4/ipfrag_high_thresh", "1048576" },
+		{ "sys/net/ipv6/ip6frag_low_thresh", "786432" },
+		{ "sys/net/ipv6/ip6frag_high_thresh", "1048576" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(settings); i++)
-		(void)file_write(AT_FDCWD, settings[i].path, str_of(settings[i].value), NULL);
+		(void)file_write(proc_fd, settings[i].path, str_of(settings[i].value), NULL);
 }
 
 static int prepare(struct prepared *p, struct err *e)
 {
+	int r;
+
 	(void)prctl(PR_SET_NAME, "atoll-guest", 0, 0, 0); /* executed from memory, it has none */
 	/* Nothing inside may look into this process: it holds the socket of the API. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
@@ -177,8 +183,11 @@ static int prepare(struct prepared *p, struct err *e)
 		return err_sys(e, -errno, "make a cgroup namespace");
 	if (sethostname(HOSTNAME, strlen(HOSTNAME)) < 0)
 		return err_sys(e, -errno, "set the host name");
-	set_up_network();
-	return prepare_mounts(p, e);
+	r = prepare_mounts(p, e);
+	if (r < 0)
+		return r;
+	set_up_network(p->parts[PROC_PART]);
+	return 0;
 }
 
 static int put_prepared(const struct prepared *p, struct err *e)
