@@ -8,6 +8,8 @@
 enum {
 	STEP_MS = 5000,
 	TICKS = 20, /* in one step: each asks a part of all, so that they do not answer at once */
+	PARTS = 10, /* of a tick, where a part of all would be many */
+	MANY = 160,
 	MAX_ASKING = 256,
 	KEPT = 240,
 	ANSWER_BYTES = 4096,
@@ -277,24 +279,43 @@ const struct runtime_host *sandbox_host(const struct sandbox_book *book)
 
 static void next_tick(struct sandbox_book *book)
 {
-	book->sampler_ms = loop_now_ms(book->config.loop) + step_ms() / TICKS;
+	int parts = book->by_id.n > MANY ? PARTS : 1;
+
+	book->sampler_ms = loop_now_ms(book->config.loop) + step_ms() / TICKS / parts;
 	loop_timer_set(&book->sampler, book->sampler_ms);
+}
+
+/* Those whose turn it is: of one part of a tick, or of all that are left of it. */
+static void ask_some(struct sandbox_book *book, unsigned first, unsigned last)
+{
+	struct live *live;
+	size_t at = 0;
+
+	while ((live = map_next(&book->by_id, &at))) {
+		unsigned turn = live->phase % (TICKS * PARTS);
+
+		if (live->view.state == SANDBOX_RUNNING && turn >= first && turn <= last) {
+			ask(live);
+			crossings_step(live);
+		}
+	}
 }
 
 static void on_tick(void *arg)
 {
 	struct sandbox_book *book = arg;
-	unsigned tick = ++book->sampler_tick % TICKS;
-	struct live *live;
-	size_t at = 0;
+	unsigned part = book->sampler_part, tick = book->sampler_tick % TICKS;
+	unsigned last = book->by_id.n > MANY ? part : PARTS - 1;
 
 	health_tick(book, book->sampler_ms);
+	ask_some(book, tick * PARTS + part, tick * PARTS + last);
+	book->sampler_part = (last + 1) % PARTS;
+	if (book->sampler_part) {
+		next_tick(book);
+		return;
+	}
+	book->sampler_tick++;
 	(void)book_wall_us(book);
-	while ((live = map_next(&book->by_id, &at)))
-		if (live->view.state == SANDBOX_RUNNING && live->phase % TICKS == tick) {
-			ask(live);
-			crossings_step(live);
-		}
 	ask_host(book);
 	if (tick == 0)
 		runs_step(book);

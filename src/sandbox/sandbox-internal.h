@@ -74,7 +74,7 @@ struct sandbox_book {
 	void *network_arg;
 	struct loop_timer sampler;
 	int64_t sampler_ms; /* when it is due */
-	unsigned sampler_tick, n_phases;
+	unsigned sampler_tick, sampler_part, n_phases;
 	struct list asked; /* questions to guests, and how many: */
 	size_t asking;
 	bool is_stopping;
