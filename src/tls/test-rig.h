@@ -99,6 +99,7 @@ static void pair_done(struct pair *pair)
 struct rig {
 	struct pair pair;
 	struct http_limits limits;
+	int64_t grace_ms; /* of a stop, for each of its two parts */
 	struct loop *loop;
 	struct http_server *http;
 	struct tls_identity *identity;
@@ -114,6 +115,7 @@ enum {
 	WAKE_RELOAD = 1,
 	WAKE_STOP = 1 << 20,
 	WAKE_ABRUPT = 1 << 21,
+	WAKE_STOP_LATE = 1 << 22, /* clients have as long as a busy machine needs */
 };
 
 static void rig_drained(void *arg, int r, const struct err *e)
@@ -131,7 +133,7 @@ static void rig_http_stopped(void *arg, int r, const struct err *e)
 
 	(void)r;
 	(void)e;
-	tls_server_drain(rig->tls, loop_now_ms(rig->loop) + 1000, rig_drained, rig);
+	tls_server_drain(rig->tls, loop_now_ms(rig->loop) + rig->grace_ms, rig_drained, rig);
 }
 
 static void rig_reloaded(void *arg, int r, const struct err *e)
@@ -159,8 +161,9 @@ static void rig_on_wake(void *arg, uint32_t events)
 		loop_stop(rig->loop);
 		return;
 	}
+	rig->grace_ms = what == WAKE_STOP_LATE ? 60000 : 1000;
 	tls_server_close(rig->tls);
-	http_server_stop(rig->http, loop_now_ms(rig->loop) + 1000, rig_http_stopped, rig);
+	http_server_stop(rig->http, loop_now_ms(rig->loop) + rig->grace_ms, rig_http_stopped, rig);
 }
 
 static void *rig_main(void *arg)

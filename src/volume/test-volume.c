@@ -196,8 +196,10 @@ static int save(struct scratch *s, const char *path, const char *text, bool repl
 		return r;
 	volume_upload_write(s->up, str_of(text), done, s);
 	r = wait_for(s);
-	if (r < 0)
+	if (r < 0) {
+		volume_upload_abort(s->up);
 		return r;
+	}
 	volume_upload_finish(s->up, entries, s);
 	return wait_for(s);
 }
