@@ -8,6 +8,7 @@ TAP_LINE = re.compile(r'^(not )?ok\b[ \d]*(?:- )?(.*?)(?:\s+#\s*SKIP\s*(.*))?$',
 class Results:
     def __init__(self):
         self.passed, self.failures, self.skips = 0, [], []
+        self.unstable = []  # failures that a second run, with nothing beside it, did not show again
 
     def ok(self, count=1):
         self.passed += count
@@ -31,24 +32,29 @@ class Results:
         self.passed += other.passed
         self.failures += other.failures
         self.skips += other.skips
-
-    def write(self, path):
-        path.write_text(json.dumps(vars(self)))
+        self.unstable += other.unstable
 
     @classmethod
-    def read(cls, path):
+    def of(cls, told):
+        """From what `vars` said of one, in another process."""
         results = cls()
-        vars(results).update(json.loads(path.read_text()))
+        vars(results).update(told)
         return results
 
     def report(self):
         """All of it on standard output, the counts alone on the last line; the exit status."""
         for name, output in self.failures:
             print(f'\n--- FAILED {name}\n{output}')
+        for name, output in self.unstable:
+            print(f'\n--- UNSTABLE {name}\n{output}')
         if self.skips:
             print('\nSKIPPED:')
             for name, reason in self.skips:
                 print(f'  {name}: {reason}')
+        if self.unstable:
+            print(f'\nUNSTABLE: {len(self.unstable)} failed beside other tests and passed alone, see above:')
+            for name, _ in self.unstable:
+                print(f'  {name}')
         print()
         print(self.counts(), flush=True)
         return 1 if self.failures or not self.passed else 0
