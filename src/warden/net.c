@@ -451,6 +451,15 @@ int net_take(struct network *net, int *ret_number, struct err *e)
 	return 0;
 }
 
+int net_take_spare(struct network *net, int *ret_number)
+{
+	int next = net->next;
+	int r = net_take(net, ret_number, NULL);
+
+	net->next = next;
+	return r;
+}
+
 int net_attach(struct network *net, int ns_fd, int number, struct err *e)
 {
 	struct ends x = ends_of(net, number);

@@ -61,6 +61,9 @@ int net_open_own(struct network *net, struct err *e);
 int net_try(struct network *net, int *ret_number, struct err *e);
 /* Reserves a number that no interface of this host has. */
 int net_take(struct network *net, int *ret_number, struct err *e);
+/* Reserves one more, in case another server is faster to take the first. It is likely to be given
+ * back, so it does not count as a turn: otherwise the same few numbers could be used for ever. */
+int net_take_spare(struct network *net, int *ret_number);
 /* Another server of this host takes numbers just now, and the next ones would be the same. */
 void net_look_elsewhere(struct network *net);
 /* One that was taken and not used: nobody has had it. */

@@ -262,7 +262,7 @@ static int reserve_numbers(struct slot *slot, struct err *e)
 	if (r < 0)
 		return r;
 	slot->n_reserved = 1;
-	while (slot->n_reserved < n && net_take(net, &slot->reserved[slot->n_reserved], NULL) >= 0)
+	while (slot->n_reserved < n && net_take_spare(net, &slot->reserved[slot->n_reserved]) >= 0)
 		slot->n_reserved++;
 	return 0;
 }
