@@ -341,11 +341,14 @@ static int obey(struct self *self, const struct work_order *order, int fds[WORK_
 
 /* ---- its life ---- */
 
+/* An order, and then the word that the warden has closed its copies of what came with it. */
 static bool next_order(int socket_fd, struct work_message *ret, int ret_fds[WORK_FDS])
 {
 	int fds[FD_MAX_PASS], n_fds = 0, n = 0;
+	char word;
 
-	if (fd_recv(socket_fd, ret, sizeof *ret, fds, &n_fds) != sizeof *ret)
+	if (fd_recv(socket_fd, ret, sizeof *ret, fds, &n_fds) != sizeof *ret ||
+		recv(socket_fd, &word, sizeof word, 0) != sizeof word)
 		return false;
 	for (int i = 0; i < WORK_FDS; i++)
 		ret_fds[i] = ret->present >> i & 1 && n < n_fds ? fds[n++] : -EBADF;
