@@ -120,11 +120,9 @@ static const char *remove_objects(struct slot *slot)
 	return left;
 }
 
-static void try_remove(void *arg)
+/* Nothing was left, or it is tried again in a while. */
+static void tried_remove(struct slot *slot, const char *left)
 {
-	struct slot *slot = arg;
-	STEP(slot->w, WARDEN_STEP_REMOVE);
-	const char *left = remove_objects(slot);
 	int64_t now_ms = loop_now_ms(slot->w->loop);
 
 	if (!left) {
@@ -140,6 +138,35 @@ static void try_remove(void *arg)
 	loop_timer_set(&slot->timer, now_ms + slot->pause_ms);
 	slot->pause_ms =
 		MIN(slot->pause_ms * 2, slot->deadline_ms ? LONGEST_PAUSE_MS : STUCK_PAUSE_MS);
+}
+
+static void cleared(void *arg, const struct work_report *report, const int *fds, int n_fds)
+{
+	struct slot *slot = arg;
+	STEP(slot->w, WARDEN_STEP_REMOVE);
+
+	(void)fds;
+	(void)n_fds;
+	slot->work = NULL;
+	if (report->e.code < 0 || !report->is_gone)
+		tried_remove(slot, "a cgroup, its disk or its run directory");
+	else
+		tried_remove(slot, must_see_interface(slot) ? "its interface" : NULL);
+}
+
+/* The kernel's lock of all cgroups may be taken for milliseconds, so a worker tries again; but when
+ * the warden leaves the workers may be gone before, and nobody waits. */
+static void try_remove(void *arg)
+{
+	struct slot *slot = arg;
+	struct work_order order = { .op = WORK_CLEAR, .disk = slot->image.is };
+
+	if (slot->w->leaving || !slot->key[0]) {
+		tried_remove(slot, remove_objects(slot));
+		return;
+	}
+	memcpy(order.key, slot->key, sizeof order.key);
+	slot->work = work_ask(&slot->w->workers, LANE_USED, false, &order, NULL, cleared, slot);
 }
 
 static void begin_remove(struct slot *slot)

@@ -278,6 +278,12 @@ static int do_remove(const struct self *self, const struct work_order *order, in
 	return 0;
 }
 
+static int do_clear(const struct self *self, const struct work_order *order, struct answer *a)
+{
+	a->report.is_gone = !disk_is_attached(&order->disk) && remove_objects(self, order->key);
+	return 0;
+}
+
 static int do_warm(struct self *self, const struct work_order *order, struct err *e)
 {
 	int64_t until_ms = time_now_ms() + order->warm_ms;
@@ -322,6 +328,8 @@ static int obey(struct self *self, const struct work_order *order, int fds[WORK_
 		return do_empty(self, order, a, e);
 	case WORK_REMOVE:
 		return do_remove(self, order, fds, a, e);
+	case WORK_CLEAR:
+		return do_clear(self, order, a);
 	case WORK_DISCARD:
 		return saved_discard(&self->disk, order->image_name, e);
 	case WORK_LOCKS:

@@ -35,6 +35,8 @@ enum work_op {
 	WORK_EMPTY,   /* makes the disk as good as new; and what REMOVE removes besides */
 	WORK_REMOVE,  /* removes the disk, closes what was handed over, which may unmount it; then
 		       * cgroups and run directory of `key`, if nothing keeps them */
+	WORK_CLEAR,   /* what REMOVE and EMPTY left of cgroups and run directory, once the disk is
+			 gone */
 	WORK_DISCARD, /* removes `image_name` */
 	WORK_LOCKS,   /* ends processes that hold record locks without number */
 	WORK_TCP,     /* finds who has most of what TCP holds for nobody: see tcp.h */
@@ -103,7 +105,7 @@ struct work_report {
 	bool has_layer;         /* DISK */
 	struct disk_use use;    /* DISK: what is taken of it */
 	bool is_spared;         /* SHUT: it may be used again */
-	bool is_gone;           /* EMPTY, REMOVE: so are its cgroups and its run directory */
+	bool is_gone;           /* EMPTY, REMOVE, CLEAR: so are its cgroups and its run directory */
 	int64_t still_us;       /* SAVE: how long the sandbox stood still */
 	uint64_t bytes;         /* SAVE: that the copy takes, shared with others or not */
 	bool has_lost_writes;   /* SAVE: below the sandbox's disk there was no room for them */
