@@ -102,22 +102,20 @@ static bool must_see_interface(const struct slot *slot)
 	return (slot->w->leaving || slot->n_volumes) && slot->number && slot->w->network.enabled;
 }
 
-/* Names what is still there, for the log. */
-static const char *remove_objects(struct slot *slot)
+/* What the kernel still holds although nothing of it runs; for the log. */
+static const char *kept_by_others(const struct slot *slot)
 {
-	const struct warden *w = slot->w;
-	const char *left = NULL;
-
-	if (slot->key[0] && cgroup_remove(&w->cgroups, slot->key) < 0)
-		left = "a cgroup";
 	if (disk_is_attached(&slot->image.is))
-		left = "its disk";
-	if (must_see_interface(slot) && net_index(slot->number))
-		left = "its interface";
-	/* Last: as long as this is here, another warden would know what to look for. */
-	if (!left && remove_run_dir(slot) < 0)
-		left = "its run directory";
-	return left;
+		return "its disk";
+	return must_see_interface(slot) && net_index(slot->number) ? "its interface" : NULL;
+}
+
+/* The run directory is last: as long as it is here, another warden would know what to look for. */
+static const char *remove_objects(const struct slot *slot)
+{
+	if (slot->key[0] && cgroup_remove(&slot->w->cgroups, slot->key) < 0)
+		return "a cgroup";
+	return remove_run_dir(slot) < 0 ? "its run directory" : NULL;
 }
 
 /* Nothing was left, or it is tried again in a while. */
@@ -144,25 +142,26 @@ static void cleared(void *arg, const struct work_report *report, const int *fds,
 {
 	struct slot *slot = arg;
 	STEP(slot->w, WARDEN_STEP_REMOVE);
+	bool is_gone = report->e.code >= 0 && report->is_gone;
 
 	(void)fds;
 	(void)n_fds;
 	slot->work = NULL;
-	if (report->e.code < 0 || !report->is_gone)
-		tried_remove(slot, "a cgroup, its disk or its run directory");
-	else
-		tried_remove(slot, must_see_interface(slot) ? "its interface" : NULL);
+	tried_remove(slot, is_gone ? NULL : "a cgroup or its run directory");
 }
 
-/* The kernel's lock of all cgroups may be taken for milliseconds, so a worker tries again; but when
- * the warden leaves the workers may be gone before, and nobody waits. */
+/* The kernel's lock of all cgroups may be taken for milliseconds, so a worker tries them again,
+ * once there is only that. When the warden leaves, the workers may be gone before, and nobody
+ * waits. */
 static void try_remove(void *arg)
 {
 	struct slot *slot = arg;
-	struct work_order order = { .op = WORK_CLEAR, .disk = slot->image.is };
+	struct work_order order = { .op = WORK_CLEAR };
+	STEP(slot->w, WARDEN_STEP_REMOVE);
+	const char *kept = kept_by_others(slot);
 
-	if (slot->w->leaving || !slot->key[0]) {
-		tried_remove(slot, remove_objects(slot));
+	if (kept || slot->w->leaving || !slot->key[0]) {
+		tried_remove(slot, kept ? kept : remove_objects(slot));
 		return;
 	}
 	memcpy(order.key, slot->key, sizeof order.key);

@@ -280,7 +280,7 @@ static int do_remove(const struct self *self, const struct work_order *order, in
 
 static int do_clear(const struct self *self, const struct work_order *order, struct answer *a)
 {
-	a->report.is_gone = !disk_is_attached(&order->disk) && remove_objects(self, order->key);
+	a->report.is_gone = remove_objects(self, order->key);
 	return 0;
 }
 

@@ -35,8 +35,7 @@ enum work_op {
 	WORK_EMPTY,   /* makes the disk as good as new; and what REMOVE removes besides */
 	WORK_REMOVE,  /* removes the disk, closes what was handed over, which may unmount it; then
 		       * cgroups and run directory of `key`, if nothing keeps them */
-	WORK_CLEAR,   /* what REMOVE and EMPTY left of cgroups and run directory, once the disk is
-			 gone */
+	WORK_CLEAR,   /* what REMOVE and EMPTY left of cgroups and run directory */
 	WORK_DISCARD, /* removes `image_name` */
 	WORK_LOCKS,   /* ends processes that hold record locks without number */
 	WORK_TCP,     /* finds who has most of what TCP holds for nobody: see tcp.h */
