@@ -155,8 +155,8 @@ class Full(unittest.TestCase):
             os.posix_fallocate(rest.fileno(), 0, self.free_mib() + 1 << 20)
         for name in names:
             self.assertIn(self.api.status('DELETE', f'/api/v1/sandboxes/{box.id}/files?path={name}'), (200, 204))
+        # From then on they wait in memory; how many are left there when room is made is up to the server.
         self.assertTrue(until(lambda: self.log_has('events.kept'), 60), self.server.tail())
-        self.assertLess(len(self.file_events()), 300)
         self.empty()
         self.assertTrue(until(lambda: len(self.file_events()) >= 300, 60), self.server.tail())
         self.assertEqual(self.file_events(), names)
