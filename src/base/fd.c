@@ -75,26 +75,39 @@ int file_write(int dir_fd, const char *name, struct str text, struct err *e)
 	return r < 0 ? err_sys(e, r, "write '%.*s' to %s", STR_ARG(text), name) : 0;
 }
 
+int file_create(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e)
+{
+	cleanup_close int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	int r;
+
+	if (fd < 0)
+		return err_sys(e, -errno, "create %s", name);
+	r = fd_write_all(fd, text.p, text.n);
+	if (r >= 0 && fchmod(fd, mode) < 0)
+		r = -errno;
+	if (r >= 0)
+		return 0;
+	(void)unlinkat(dir_fd, name, 0);
+	return err_sys(e, r, "write %s", name);
+}
+
 int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e)
 {
-	cleanup_close int fd = -EBADF;
 	char temp[300];
 	int r;
 
 	if (snprintf(temp, sizeof temp, "%s.new", name) >= (int)sizeof temp)
 		return err_sys(e, -ENAMETOOLONG, "write %s", name);
 	(void)unlinkat(dir_fd, temp, 0);
-	fd = openat(dir_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-	if (fd < 0)
-		return err_sys(e, -errno, "create %s", temp);
-	r = fd_write_all(fd, text.p, text.n);
-	if (r >= 0 && fchmod(fd, mode) < 0)
-		r = -errno;
-	if (r >= 0 && renameat(dir_fd, temp, dir_fd, name) < 0)
-		r = -errno;
+	r = file_create(dir_fd, temp, text, mode, e);
 	if (r < 0)
+		return r;
+	if (renameat(dir_fd, temp, dir_fd, name) < 0) {
+		r = -errno;
 		(void)unlinkat(dir_fd, temp, 0);
-	return r < 0 ? err_sys(e, r, "write %s", name) : 0;
+		return err_sys(e, r, "write %s", name);
+	}
+	return 0;
 }
 
 int file_open_own(int dir_fd, const char *name, uid_t owner, struct err *e)

@@ -16,6 +16,8 @@ int fd_set_nonblock(int fd, bool on);
 int file_read(int dir_fd, const char *name, struct buf *out, struct err *e);
 int file_write(int dir_fd, const char *name, struct str text,
 	struct err *e); /* existing, e.g. sysfs */
+/* -EEXIST: there is something of that name, a dangling link even. */
+int file_create(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e);
 /* Written beside and renamed over, so a reader sees the old or the new text, never half. */
 int file_replace(int dir_fd, const char *name, struct str text, mode_t mode, struct err *e);
 /* Opens for reading a file of that user's alone: what has this name may be a link, a pipe that

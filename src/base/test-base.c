@@ -256,6 +256,11 @@ TEST(trees_are_removed_and_files_replaced_whole)
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ASSERT_EQ(dir_make(dir, "a", 0700, &e), 0);
 	ASSERT_EQ(dir_make(dir, "a/b", 0700, &e), 0);
+	ASSERT_EQ(file_create(dir, "a/b/f", STR("none"), 0600, &e), 0);
+	ASSERT_EQ(file_create(dir, "a/b/f", STR("two"), 0600, NULL), -EEXIST);
+	ASSERT_EQ(symlinkat("nowhere", dir, "a/dangling"), 0);
+	ASSERT_EQ(file_create(dir, "a/dangling", STR("two"), 0600, NULL), -EEXIST);
+	ASSERT(faccessat(dir, "a/nowhere", F_OK, 0) < 0);
 	ASSERT_EQ(file_replace(dir, "a/b/f", STR("one"), 0600, &e), 0);
 	ASSERT_EQ(file_replace(dir, "a/b/f", STR("two"), 0640, &e), 0);
 	ASSERT_EQ(file_read(dir, "a/b/f", &text, &e), 0);

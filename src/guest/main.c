@@ -85,6 +85,13 @@ static void write_machine_id(const char *sandbox_id)
 		NULL);
 }
 
+/* A fork finds its parent's, or what its parent's programs put there instead. */
+static void write_mark(const char *name, const char *text)
+{
+	if (file_create(AT_FDCWD, name, str_of(text), 0444, NULL) == -EEXIST)
+		(void)file_replace(AT_FDCWD, name, str_of(text), 0444, NULL);
+}
+
 /* What programs inside look at to know where they are. */
 static void write_marks(struct settings *s)
 {
@@ -102,8 +109,7 @@ static void write_marks(struct settings *s)
 	(void)mkdir("/run/e2b", 0755);
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
 		if (marks[i].value)
-			(void)file_replace(AT_FDCWD, marks[i].name, str_of(marks[i].value), 0444,
-				NULL);
+			write_mark(marks[i].name, marks[i].value);
 }
 
 /* Up to four for each command of all the clients: what would do for a program is too few. Those

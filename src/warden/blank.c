@@ -21,11 +21,6 @@ static const char hosts_text[] = "127.0.0.1\tlocalhost\n"
 
 /* ---- what is in it ---- */
 
-static int write_new(int dir_fd, const char *name, struct str text, struct err *e)
-{
-	return file_replace(dir_fd, name, text, 0644, e);
-}
-
 int layer_fill(const struct disk *disk, int dir_fd, struct err *e)
 {
 	cleanup_close int etc = -EBADF;
@@ -40,11 +35,11 @@ int layer_fill(const struct disk *disk, int dir_fd, struct err *e)
 	etc = openat(dir_fd, "upper/etc", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (etc < 0)
 		return err_sys(e, -errno, "open upper/etc");
-	r = write_new(etc, "hosts", str_of(hosts_text), e);
+	r = file_create(etc, "hosts", str_of(hosts_text), 0644, e);
 	if (r >= 0)
-		r = write_new(etc, "hostname", STR("atoll\n"), e);
+		r = file_create(etc, "hostname", STR("atoll\n"), 0644, e);
 	if (r >= 0)
-		r = write_new(etc, "resolv.conf", str_of(disk->resolv_conf), e);
+		r = file_create(etc, "resolv.conf", str_of(disk->resolv_conf), 0644, e);
 	return r;
 }
 
