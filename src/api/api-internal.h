@@ -208,6 +208,18 @@ int once_rows_load(struct store *store, const uint8_t key[SHA256_SIZE], int64_t 
 /* ---- api.c ---- */
 void api_run(struct api_call *call); /* the handler; may answer now or later */
 
+/* ---- network.c ---- */
+/* A new sandbox's network object, in the spelling of the call's surface, into the four options that
+ * it is kept as; empty: none. Answers 400 or 403 itself. */
+int api_network_read(struct api_call *call, struct str raw, struct sandbox_options *options);
+/* One that replaces the way out of `now`, the object that is kept; the way in stays as it is.
+ * Answers 400 or 403 itself. */
+int api_network_update(struct api_call *call, struct str raw, struct str now, struct str *ret,
+	struct json_bool *ret_internet);
+/* A kept one, as the call's surface spells it. */
+void api_network_write(const struct api_call *call, struct jsonw *w, const char *key,
+	struct str network);
+
 /* ---- cors.c ---- */
 /* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.
  */

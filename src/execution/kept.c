@@ -127,8 +127,8 @@ int kept_check(const struct execution_book *book, const char *team_id, struct er
 		most + most / SLACK_SHARE)
 		return 0;
 	return err_set(e, -EDQUOT,
-		"the limit of your team, %" PRId64
-		" MiB of rows of commands (commandsMB), is reached: wait until those that run have "
+		"the limit of your team, %" PRId64 " MiB of rows of commands (commands_mb), is "
+		"reached: wait until those that run have "
 		"ended, or a moment until old ones are removed",
 		most >> 20);
 }

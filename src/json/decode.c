@@ -329,6 +329,56 @@ static size_t find_field(const struct json_shape *shape, struct str key)
 	return shape->n_fields;
 }
 
+/* A letter of a name as far as it tells names apart: case and '_' and '-' do not. */
+static bool next_letter(struct str *s, char *ret)
+{
+	while (s->n && (s->p[0] == '_' || s->p[0] == '-'))
+		*s = str_from(*s, 1);
+	if (!s->n)
+		return false;
+	*ret = s->p[0] >= 'A' && s->p[0] <= 'Z' ? (char)(s->p[0] | 0x20) : s->p[0];
+	*s = str_from(*s, 1);
+	return true;
+}
+
+static bool ends_alike(struct str a, struct str b)
+{
+	char x = 0, y = 0;
+	bool has_a, has_b;
+
+	do {
+		has_a = next_letter(&a, &x);
+		has_b = next_letter(&b, &y);
+	} while (has_a && has_b && x == y);
+	return !has_a && !has_b;
+}
+
+/* The same letters, but for one that is missing, one more, or one other. */
+static bool looks_like(struct str a, struct str b)
+{
+	char x = 0, y = 0;
+
+	for (;;) {
+		struct str rest_a = a, rest_b = b;
+		bool has_a = next_letter(&a, &x), has_b = next_letter(&b, &y);
+
+		if (!has_a && !has_b)
+			return true;
+		if (has_a != has_b || x != y)
+			return ends_alike(a, b) || ends_alike(rest_a, b) || ends_alike(a, rest_b);
+	}
+}
+
+static int fail_unknown(const struct decoder *d, const struct place *at,
+	const struct json_shape *shape)
+{
+	for (size_t i = 0; at->key.n > 2 && i < shape->n_fields; i++)
+		if (looks_like(at->key, str_of(shape->fields[i].name)))
+			return fail(d, at, -EINVAL, "unknown key; did you mean '%s'?",
+				shape->fields[i].name);
+	return fail(d, at, -EINVAL, "unknown key");
+}
+
 static int check_required(const struct decoder *d, const struct place *at,
 	const struct json_shape *shape, uint64_t has)
 {
@@ -360,7 +410,7 @@ static int decode_object(const struct decoder *d, const struct place *at, struct
 		if (i == shape->n_fields && shape->ignore_unknown)
 			continue;
 		if (i == shape->n_fields)
-			return fail(d, &here, -EINVAL, "unknown key");
+			return fail_unknown(d, &here, shape);
 		if (named & bit) /* by its name and by its alias: two values, and which counts? */
 			return fail(d, &here, -EINVAL, "given twice");
 		named |= bit;

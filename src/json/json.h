@@ -127,3 +127,10 @@ void jsonw_null(struct jsonw *w, const char *key);
 void jsonw_base64(struct jsonw *w, const char *key, struct str bytes);
 void jsonw_raw(struct jsonw *w, const char *key, struct str json); /* trusted JSON text */
 void jsonw_map(struct jsonw *w, const char *key, const struct json_map *map);
+/* Of a trusted compact object those members that `names` has, by their other names, and no other:
+ * a value is copied as it is, in one pass. */
+struct json_rename {
+	const char *from, *to;
+};
+void jsonw_members(struct jsonw *w, const char *key, struct str object,
+	const struct json_rename *names, size_t n_names);

@@ -141,7 +141,13 @@ TEST(what_does_not_fit_is_refused_with_its_path)
 		const char *text, *message;
 	} cases[] = {
 		{ "[]", "must be an object" },
-		{ "{\"nam\":1}", "nam: unknown key" },
+		{ "{\"other\":1}", "other: unknown key" },
+		{ "{\"nam\":1}", "nam: unknown key; did you mean 'name'?" },
+		{ "{\"Name\":1}", "Name: unknown key; did you mean 'name'?" },
+		{ "{\"names\":1}", "names: unknown key; did you mean 'name'?" },
+		{ "{\"timeoutMS\":1}", "timeoutMS: unknown key; did you mean 'timeoutMs'?" },
+		{ "{\"timeutMs\":1}", "timeutMs: unknown key; did you mean 'timeoutMs'?" },
+		{ "{\"process\":{\"cmds\":1}}", "process.cmds: unknown key; did you mean 'cmd'?" },
 		{ "{\"name\":1}", "name: must be a string" },
 		{ "{\"name\":null}", "name: must be a string" },
 		{ "{\"name\":\"sixsix\"}", "name: must not be longer than 5 bytes" },

@@ -105,6 +105,33 @@ TEST(a_document_past_the_ceiling_is_marked_failed)
 	ASSERT(out.n <= 16);
 }
 
+TEST(members_of_a_text_are_renamed_and_others_left_out)
+{
+	static const struct json_rename names[] = { { "allowOut", "allow_out" }, { "b", "b" } };
+	static const struct {
+		const char *text, *want;
+	} cases[] = {
+		{ "{}", "{\"k\":{}}" },
+		{ "{\"b\":1}", "{\"k\":{\"b\":1}}" },
+		{ "{\"allowOut\":[\"a,}\\\"\",\"]\"],\"c\":{\"b\":2},\"b\":{\"allowOut\":[{}]}}",
+			"{\"k\":{\"allow_out\":[\"a,}\\\"\",\"]\"],\"b\":{\"allowOut\":[{}]}}}" },
+		{ "{\"c\":\"\\\\\",\"b\":null}", "{\"k\":{\"b\":null}}" },
+		{ "", "{\"k\":{}}" },
+		{ "{\"b", "{\"k\":{}}" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(4096);
+		struct jsonw w;
+
+		jsonw_init(&w, &out);
+		jsonw_object(&w, NULL);
+		jsonw_members(&w, "k", str_of(cases[i].text), names, ARRAY_SIZE(names));
+		jsonw_end_object(&w);
+		ASSERT_STR(buf_str(&out).p, cases[i].want);
+	}
+}
+
 TEST(sixty_deep)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(4096);

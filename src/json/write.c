@@ -219,3 +219,53 @@ void jsonw_map(struct jsonw *w, const char *key, const struct json_map *map)
 		jsonw_pair(w, map->v[i].key, map->v[i].value);
 	jsonw_end_object(w);
 }
+
+/* ---- members of an object that is text already ---- */
+
+/* Behind the string that begins at `at`, which is a quote. */
+static size_t skip_string(struct str s, size_t at)
+{
+	for (at++; at < s.n && s.p[at] != '"'; at++)
+		at += s.p[at] == '\\';
+	return MIN(at + 1, s.n);
+}
+
+/* Behind the value that begins at `at`: at the ',' or '}' that ends it. */
+static size_t skip_value(struct str s, size_t at)
+{
+	size_t depth = 0;
+
+	while (at < s.n) {
+		char c = s.p[at];
+
+		if (c == '"') {
+			at = skip_string(s, at);
+			continue;
+		}
+		if (depth == 0 && (c == ',' || c == '}'))
+			break;
+		depth += c == '{' || c == '[';
+		depth -= c == '}' || c == ']';
+		at++;
+	}
+	return at;
+}
+
+void jsonw_members(struct jsonw *w, const char *key, struct str object,
+	const struct json_rename *names, size_t n_names)
+{
+	size_t at = 1; /* behind the brace */
+
+	jsonw_object(w, key);
+	while (at < object.n && object.p[at] == '"') {
+		size_t colon = skip_string(object, at), end = skip_value(object, colon + 1);
+		struct str name = str_make(object.p + at + 1, colon - at - 2);
+
+		for (size_t i = 0; i < n_names; i++)
+			if (str_is(name, names[i].from))
+				jsonw_raw(w, names[i].to,
+					str_make(object.p + colon + 1, end - colon - 1));
+		at = end + 1;
+	}
+	jsonw_end_object(w);
+}

@@ -10,13 +10,13 @@ enum {
 };
 
 static const struct limit_info {
-	const char *name, *unit;
+	const char *name, *key, *unit;
 	int64_t standard, ceiling;
 } infos[] = {
 #define INFO(kind, name, key, unit, least, most, standard, ceiling) \
-	[kind] = { name, unit, standard, ceiling },
+	[kind] = { name, key, unit, standard, ceiling },
 	LIMIT_TABLE(INFO)
-#define TEAM_INFO(kind, name, unit, most, ceiling) [kind] = { name, unit, 0, ceiling },
+#define TEAM_INFO(kind, name, key, unit, most, ceiling) [kind] = { name, key, unit, 0, ceiling },
 		LIMIT_TEAM_TABLE(TEAM_INFO)
 };
 static_assert(ARRAY_SIZE(infos) == LIMIT_ALL_KINDS, "one line each");
@@ -34,7 +34,7 @@ static const struct json_field ceiling_fields[] = {
 	[kind] = JSON_FIELD(struct limit_ceilings_in, v[kind], name, JSON_INT, \
 		.flags = JSON_NULLABLE, .min = (least), .max = (most)),
 	LIMIT_TABLE(CEILING)
-#define TEAM_CEILING(kind, name, unit, most, ceiling)                          \
+#define TEAM_CEILING(kind, name, key, unit, most, ceiling)                     \
 	[kind] = JSON_FIELD(struct limit_ceilings_in, v[kind], name, JSON_INT, \
 		.flags = JSON_NULLABLE, .min = 1, .max = (most)),
 		LIMIT_TEAM_TABLE(TEAM_CEILING)
@@ -45,7 +45,7 @@ static const struct json_field change_fields[] = {
 #define CHANGE(kind, name, key, unit, least, most, standard, ceiling) \
 	[kind] = JSON_FIELD(struct limit_ceilings_change, v[kind], name, JSON_RAW),
 	LIMIT_TABLE(CHANGE)
-#define TEAM_CHANGE(kind, name, unit, most, ceiling) \
+#define TEAM_CHANGE(kind, name, key, unit, most, ceiling) \
 	[kind] = JSON_FIELD(struct limit_ceilings_change, v[kind], name, JSON_RAW),
 		LIMIT_TEAM_TABLE(TEAM_CHANGE)
 };
@@ -55,6 +55,11 @@ const struct json_shape limit_change_shape =
 const char *limit_name(enum limit_kind kind)
 {
 	return infos[kind].name;
+}
+
+const char *limit_key(enum limit_kind kind)
+{
+	return infos[kind].key;
 }
 
 const char *limit_unit(enum limit_kind kind)
@@ -124,12 +129,12 @@ static int parse_one(struct str item, size_t n_kinds, int64_t *v, struct err *e)
 	for (size_t i = 0; i < n_kinds; i++) {
 		const struct json_field *field = &ceiling_fields[i];
 
-		if (!str_is(name, field->name))
+		if (!str_is(name, field->name) && !str_is(name, infos[i].key))
 			continue;
 		if (str_to_int(value, field->min, field->max, &v[i]) >= 0)
 			return 0;
 		return err_set(e, -EINVAL, "%s: must be a number from %" PRId64 " to %" PRId64,
-			field->name, field->min, field->max);
+			infos[i].key, field->min, field->max);
 	}
 	return err_set(e, -EINVAL, "'%.*s' is no limit: see docs/limits.md", STR_ARG(name));
 }
@@ -208,6 +213,15 @@ void limit_set_default(struct limit_set *set)
 		set->v[LIMIT_INODES] = set->v[LIMIT_DISK] * INODES_PER_MIB;
 }
 
+struct limit_word limit_word(const struct limit_choice *c, enum limit_kind kind)
+{
+	struct limit_word word;
+
+	(void)snprintf(word.text, sizeof word.text, c->by_key ? "%s" : "limits.%s",
+		c->by_key ? infos[kind].key : infos[kind].name);
+	return word;
+}
+
 static int64_t ceiling_of(const struct limit_choice *c, size_t kind)
 {
 	if (c->ceilings && c->ceilings->v[kind])
@@ -239,14 +253,13 @@ static int fit(const struct limit_choice *c, struct limit_set *set, struct err *
 		v[LIMIT_SHM] = MIN(v[LIMIT_SHM], v[LIMIT_MEMORY] / SHM_SHARE);
 	if (asked[LIMIT_INODES] > v[LIMIT_DISK] * MOST_PER_MIB)
 		return err_set(e, -ERANGE,
-			"limits.inodes: %" PRId64 " do not fit on a disk of %" PRId64 " MiB",
-			asked[LIMIT_INODES], v[LIMIT_DISK]);
+			"%s: %" PRId64 " do not fit on a disk of %" PRId64 " MiB",
+			limit_word(c, LIMIT_INODES).text, asked[LIMIT_INODES], v[LIMIT_DISK]);
 	if (v[LIMIT_SHM] <= v[LIMIT_MEMORY])
 		return 0;
 	return err_set(e, -ERANGE,
-		"limits.shmSizeMB: %" PRId64 " is above memoryMB, %" PRId64
-		", of which it is a part",
-		v[LIMIT_SHM], v[LIMIT_MEMORY]);
+		"%s: %" PRId64 " is above the memory, %" PRId64 ", of which it is a part",
+		limit_word(c, LIMIT_SHM).text, v[LIMIT_SHM], v[LIMIT_MEMORY]);
 }
 
 int limit_choose(const struct limit_choice *c, struct limit_set *ret, struct err *e)
@@ -259,9 +272,9 @@ int limit_choose(const struct limit_choice *c, struct limit_set *ret, struct err
 
 		if (asked > ceiling)
 			return err_set(e, -ERANGE,
-				"limits.%s: %" PRId64 " is above the ceiling of your team, %" PRId64
-				"%s",
-				infos[i].name, asked, ceiling, infos[i].unit);
+				"%s: %" PRId64 " is above the ceiling of your team, %" PRId64 "%s",
+				limit_word(c, (enum limit_kind)i).text, asked, ceiling,
+				infos[i].unit);
 		set.v[i] = asked ? asked : MIN(c->template->v[i], ceiling);
 	}
 	r = fit(c, &set, e);

@@ -45,9 +45,9 @@ struct limit_ceilings {
 	int64_t v[LIMIT_ALL_KINDS]; /* 0: not said */
 };
 
-/* kind, name in the API, key of a template.toml, unit, least, most, default, usual ceiling. The
- * least are what a shell and a few tools need, so that a sandbox can always say what it lacks.
- * Default 0: follows another one, see limit_set_default. */
+/* kind, name in E2B's API, in /api/v1, events and a template.toml, unit, least, most, default,
+ * usual ceiling. The least are what a shell and a few tools need, so that a sandbox can always say
+ * what it lacks. Default 0: follows another one, see limit_set_default. */
 #define LIMIT_TABLE(X)                                                                           \
 	X(LIMIT_CPU, "cpuCount", "cpu", " cores", 1, 256, 2, 8)                                  \
 	X(LIMIT_MEMORY, "memoryMB", "memory_mb", " MiB", 128, 1 << 22, 1024, 8192)               \
@@ -61,24 +61,30 @@ struct limit_ceilings {
 	X(LIMIT_CONNECTIONS, "connections", "max_connections", " connections", 1, 1 << 16, 1024, \
 		4096)
 
-/* kind, name in the API, unit, most, usual ceiling. */
-#define LIMIT_TEAM_TABLE(X)                                                                  \
-	X(LIMIT_SNAPSHOTS, "snapshots", " snapshots", 1 << 20, 1000)                         \
-	X(LIMIT_SNAPSHOT_STORAGE, "snapshotStorageMB", " MiB of snapshots", 1 << 30, 204800) \
-	X(LIMIT_VOLUMES, "volumes", " volumes", 1 << 20, 1000)                               \
-	X(LIMIT_VOLUME_SIZE, "volumeSizeMB", " MiB of one volume", 1 << 30, 20480)           \
-	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", " MiB of volumes", 1 << 30, 204800)       \
-	X(LIMIT_ARTIFACT_STORAGE, "artifactStorageMB", " MiB of artifacts", 1 << 30, 20480)  \
-	X(LIMIT_HISTORY, "historyMB", " MiB of rows of sandboxes", 1 << 30, 1024)            \
-	X(LIMIT_COMMANDS, "commandsMB", " MiB of rows of commands", 1 << 30, 1024)           \
-	X(LIMIT_OUTPUT, "outputMB", " MiB of commands' output", 1 << 30, 4096)               \
-	X(LIMIT_EVENTS, "eventsMB", " MiB of events", 1 << 30, 2048)                         \
-	X(LIMIT_SECRETS, "secrets", " secrets", 1 << 20, 1000)                               \
-	X(LIMIT_API_KEYS, "apiKeys", " API keys", 1 << 20, 1000)                             \
-	X(LIMIT_RULES, "commandRules", " lists of programs", 1 << 20, 1000)
+/* kind, name in the API, in /api/v1 and events, unit, most, usual ceiling. */
+#define LIMIT_TEAM_TABLE(X)                                                                        \
+	X(LIMIT_SNAPSHOTS, "snapshots", "snapshots", " snapshots", 1 << 20, 1000)                  \
+	X(LIMIT_SNAPSHOT_STORAGE, "snapshotStorageMB", "snapshot_storage_mb", " MiB of snapshots", \
+		1 << 30, 204800)                                                                   \
+	X(LIMIT_VOLUMES, "volumes", "volumes", " volumes", 1 << 20, 1000)                          \
+	X(LIMIT_VOLUME_SIZE, "volumeSizeMB", "volume_size_mb", " MiB of one volume", 1 << 30,      \
+		20480)                                                                             \
+	X(LIMIT_VOLUME_STORAGE, "volumeStorageMB", "volume_storage_mb", " MiB of volumes",         \
+		1 << 30, 204800)                                                                   \
+	X(LIMIT_ARTIFACT_STORAGE, "artifactStorageMB", "artifact_storage_mb", " MiB of artifacts", \
+		1 << 30, 20480)                                                                    \
+	X(LIMIT_HISTORY, "historyMB", "history_mb", " MiB of rows of sandboxes", 1 << 30, 1024)    \
+	X(LIMIT_COMMANDS, "commandsMB", "commands_mb", " MiB of rows of commands", 1 << 30, 1024)  \
+	X(LIMIT_OUTPUT, "outputMB", "output_mb", " MiB of commands' output", 1 << 30, 4096)        \
+	X(LIMIT_EVENTS, "eventsMB", "events_mb", " MiB of events", 1 << 30, 2048)                  \
+	X(LIMIT_SECRETS, "secrets", "secrets", " secrets", 1 << 20, 1000)                          \
+	X(LIMIT_API_KEYS, "apiKeys", "api_keys", " API keys", 1 << 20, 1000)                       \
+	X(LIMIT_RULES, "commandRules", "command_rules", " lists of programs", 1 << 20, 1000)
 
-/* As the API spells it: "memoryMB". */
+/* As E2B's surface spells it: "memoryMB". */
 const char *limit_name(enum limit_kind kind);
+/* As /api/v1, events and a template.toml do: "memory_mb". */
+const char *limit_key(enum limit_kind kind);
 /* What follows a number of it in a sentence: " MiB", " processes" ... */
 const char *limit_unit(enum limit_kind kind);
 
@@ -112,7 +118,8 @@ void limit_set_parse(struct str json, struct limit_set *ret);
 void limit_ceilings_read(const struct limit_ceilings_in *in, struct limit_ceilings *ret);
 void limit_ceilings_write(struct jsonw *w, const char *key, const struct limit_ceilings *c);
 void limit_ceilings_parse(struct str json, struct limit_ceilings *ret);
-/* An operator's list, "memoryMB=4096,cpuCount=4"; -EINVAL says what is wrong with it. */
+/* An operator's list, "memory_mb=4096,cpu=4", by either name; -EINVAL says what is wrong with it.
+ */
 int limit_set_parse_list(struct str text, struct limit_set *ret, struct err *e);
 int limit_ceilings_parse_list(struct str text, struct limit_ceilings *ret, struct err *e);
 /* Where `c` says nothing, what `other` says. */
@@ -138,7 +145,13 @@ struct limit_choice {
 	const struct limit_set *asked;    /* by the request; NULL: nothing */
 	/* Of the team; NULL or 0: the usual, or the template's. */
 	const struct limit_ceilings *ceilings;
+	bool by_key; /* errors name a limit as limit_key does; else as E2B's object has it */
 };
+/* How its errors name one: "limits.memoryMB", or "memory_mb". */
+struct limit_word {
+	char text[40];
+};
+struct limit_word limit_word(const struct limit_choice *choice, enum limit_kind kind);
 /* What was asked for must be below the ceiling, and what was not follows it. -ERANGE names the
  * ceiling that is in the way. */
 int limit_choose(const struct limit_choice *choice, struct limit_set *ret, struct err *e);

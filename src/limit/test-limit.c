@@ -36,12 +36,15 @@ TEST(what_is_above_the_ceiling_is_refused_by_name)
 	struct limit_set t = template_of(1024), asked = { .v = { [LIMIT_PROCESSES] = 200 } },
 			 got = { .v = { 7 } };
 	struct limit_ceilings ceilings = { .v = { [LIMIT_PROCESSES] = 100 } };
-	struct limit_choice choice = { &t, &asked, &ceilings };
+	struct limit_choice choice = { &t, &asked, &ceilings, false };
 	struct err e = { 0 };
 
 	ASSERT_EQ(limit_choose(&choice, &got, &e), -ERANGE);
 	ASSERT_EQ(got.v[0], 7);
 	ASSERT_STR(e.msg, "limits.processes: 200 is above the ceiling of your team, 100 processes");
+	choice.by_key = true;
+	ASSERT_EQ(limit_choose(&choice, &got, &e), -ERANGE);
+	ASSERT_STR(e.msg, "max_pids: 200 is above the ceiling of your team, 100 processes");
 }
 
 TEST(more_files_than_a_disk_can_hold_are_refused)

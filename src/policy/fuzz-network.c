@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct policy p;
 
 	if (size > 0 &&
-		policy_parse(arena, str_make(data + 1, size - 1), internet, &p, NULL) == 0) {
+		policy_read(arena, str_make(data + 1, size - 1),
+			data[0] & 4 ? POLICY_SNAKE : POLICY_CAMEL, internet, &p, NULL) == 0) {
 		assert(p.n_ranges <= POLICY_MAX_RANGES);
 		for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
 			bool allowed = policy_allows_address(&p, probes[i]);

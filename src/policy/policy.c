@@ -6,16 +6,35 @@ struct network_in {
 	struct json_strs allow_out, deny_out;
 	struct json_map rules;
 };
-static const struct json_field network_fields[] = {
-	JSON_FIELD(struct network_in, allow_out, "allowOut", JSON_STRS, .flags = JSON_LAX,
-		.max = POLICY_MAX_RANGES),
-	JSON_FIELD(struct network_in, deny_out, "denyOut", JSON_STRS, .flags = JSON_LAX,
-		.max = POLICY_MAX_RANGES),
-	JSON_FIELD(struct network_in, rules, "rules", JSON_RAW_MAP, .flags = JSON_LAX),
-};
 /* The rest of the object is about the way in, and the API's. */
-static const struct json_shape network_shape =
-	JSON_SHAPE(struct network_in, network_fields, .ignore_unknown = true);
+#define NETWORK_SHAPE(prefix, allow, deny)                                                      \
+	static const struct json_field prefix##_fields[] = {                                    \
+		JSON_FIELD(struct network_in, allow_out, allow, JSON_STRS, .flags = JSON_LAX,   \
+			.max = POLICY_MAX_RANGES),                                              \
+		JSON_FIELD(struct network_in, deny_out, deny, JSON_STRS, .flags = JSON_LAX,     \
+			.max = POLICY_MAX_RANGES),                                              \
+		JSON_FIELD(struct network_in, rules, "rules", JSON_RAW_MAP, .flags = JSON_LAX), \
+	};                                                                                      \
+	static const struct json_shape prefix##_shape =                                         \
+		JSON_SHAPE(struct network_in, prefix##_fields, .ignore_unknown = true)
+NETWORK_SHAPE(camel, "allowOut", "denyOut");
+NETWORK_SHAPE(snake, "allow_out", "deny_out");
+
+static const struct spelling {
+	const struct json_shape *shape;
+	const char *allow, *deny;
+} spellings[] = {
+	[POLICY_CAMEL] = { &camel_shape, "allowOut", "denyOut" },
+	[POLICY_SNAKE] = { &snake_shape, "allow_out", "deny_out" },
+};
+
+/* One object on its way to a policy. */
+struct reading {
+	struct arena *arena;
+	struct policy *policy;
+	const struct spelling *words;
+	struct err *e;
+};
 
 /* ---- ranges ---- */
 
@@ -75,11 +94,12 @@ static enum range_kind range_parse(struct str text, struct policy_range *ret, bo
 	return kind;
 }
 
-static int add_range(struct policy *policy, const struct policy_range *range, const char *field,
-	struct err *e)
+static int add_range(const struct reading *r, const struct policy_range *range, const char *field)
 {
+	struct policy *policy = r->policy;
+
 	if (policy->n_ranges >= POLICY_MAX_RANGES)
-		return err_set(e, -EINVAL,
+		return err_set(r->e, -EINVAL,
 			"network.%s: at most %d addresses and ranges in all are possible", field,
 			POLICY_MAX_RANGES);
 	policy->ranges[policy->n_ranges++] = *range;
@@ -88,42 +108,43 @@ static int add_range(struct policy *policy, const struct policy_range *range, co
 
 /* ---- the two lists ---- */
 
-static int add_name(struct arena *arena, struct policy *policy, struct str text, struct err *e)
+static int add_name(const struct reading *r, struct str text)
 {
+	struct policy *policy = r->policy;
+	const char *field = r->words->allow;
 	struct str name, bare;
 
 	if (policy->n_names >= POLICY_MAX_NAMES)
-		return err_set(e, -EINVAL, "network.allowOut: at most %d domain names are possible",
-			POLICY_MAX_NAMES);
-	name = name_normal(arena, text);
+		return err_set(r->e, -EINVAL, "network.%s: at most %d domain names are possible",
+			field, POLICY_MAX_NAMES);
+	name = name_normal(r->arena, text);
 	if (!name.p)
-		return err_set(e, -ENOBUFS, "network.allowOut: too large");
+		return err_set(r->e, -ENOBUFS, "network.%s: too large", field);
 	bare = str_has_prefix(name, STR("*.")) ? str_from(name, 2) : name;
 	if (!str_is(name, "*") && !name_is_valid(bare))
-		return err_set(e, -EINVAL,
-			"network.allowOut: each entry must be an address, a range or a "
-			"domain name");
+		return err_set(r->e, -EINVAL,
+			"network.%s: each entry must be an address, a range or a domain name",
+			field);
 	policy->names[policy->n_names++] = name;
 	return 0;
 }
 
-static int add_entry(struct arena *arena, struct policy *policy, struct str text, bool allow,
-	struct err *e)
+static int add_entry(const struct reading *r, struct str text, bool allow)
 {
-	const char *field = allow ? "allowOut" : "denyOut";
+	const char *field = allow ? r->words->allow : r->words->deny;
 	struct policy_range range = { .allow = allow };
 	bool unspecified = false;
 	enum range_kind kind = range_parse(text, &range, &unspecified);
 
 	if (kind == RANGE_NOT && allow)
-		return add_name(arena, policy, text, e);
+		return add_name(r, text);
 	if (kind == RANGE_NOT)
-		return err_set(e, -EINVAL,
-			"network.denyOut: each entry must be an address or a range");
+		return err_set(r->e, -EINVAL,
+			"network.%s: each entry must be an address or a range", field);
 	if (unspecified)
-		return err_set(e, -EINVAL,
+		return err_set(r->e, -EINVAL,
 			"network.%s: the unspecified address is only allowed as 0.0.0.0/0", field);
-	return kind == RANGE_V4 ? add_range(policy, &range, field, e) : 0;
+	return kind == RANGE_V4 ? add_range(r, &range, field) : 0;
 }
 
 bool policy_denies_rest(const struct policy *policy)
@@ -134,18 +155,18 @@ bool policy_denies_rest(const struct policy *policy)
 	return false;
 }
 
-static int add_lists(struct arena *arena, const struct network_in *in, struct policy *policy,
-	struct err *e)
+static int add_lists(const struct reading *r, const struct network_in *in)
 {
-	int r = 0;
+	int ret = 0;
 
-	for (size_t i = 0; r >= 0 && i < in->deny_out.n; i++)
-		r = add_entry(arena, policy, in->deny_out.v[i], false, e);
-	for (size_t i = 0; r >= 0 && i < in->allow_out.n; i++)
-		r = add_entry(arena, policy, in->allow_out.v[i], true, e);
-	if (r >= 0 && policy->n_names > 0 && !policy_denies_rest(policy))
-		r = err_set(e, -EINVAL, "network.allowOut: domain names need 0.0.0.0/0 in denyOut");
-	return r;
+	for (size_t i = 0; ret >= 0 && i < in->deny_out.n; i++)
+		ret = add_entry(r, in->deny_out.v[i], false);
+	for (size_t i = 0; ret >= 0 && i < in->allow_out.n; i++)
+		ret = add_entry(r, in->allow_out.v[i], true);
+	if (ret >= 0 && r->policy->n_names > 0 && !policy_denies_rest(r->policy))
+		ret = err_set(r->e, -EINVAL, "network.%s: domain names need 0.0.0.0/0 in %s",
+			r->words->allow, r->words->deny);
+	return ret;
 }
 
 static bool any_denied(const struct policy *policy)
@@ -156,16 +177,18 @@ static bool any_denied(const struct policy *policy)
 	return false;
 }
 
-int policy_parse(struct arena *arena, struct str network, struct json_bool internet,
-	struct policy *ret, struct err *e)
+int policy_read(struct arena *arena, struct str network, enum policy_spelling spelling,
+	struct json_bool internet, struct policy *ret, struct err *e)
 {
 	static const struct policy_range everything = { 0 };
+	const struct spelling *words = &spellings[spelling];
 	struct network_in in = { 0 };
 	struct policy policy = { 0 };
+	const struct reading reading = { arena, &policy, words, e };
 	int r = 0;
 
 	if (network.n)
-		r = json_decode(arena, network, &network_shape, &in, e);
+		r = json_decode(arena, network, words->shape, &in, e);
 	if (r < 0)
 		return err_wrap(e, r, "network");
 	policy.ranges =
@@ -173,16 +196,22 @@ int policy_parse(struct arena *arena, struct str network, struct json_bool inter
 	policy.names = arena_alloc(arena, (in.allow_out.n + 1) * sizeof *policy.names);
 	if (!policy.ranges || !policy.names)
 		return err_set(e, -ENOBUFS, "network: too large");
-	r = add_lists(arena, &in, &policy, e);
+	r = add_lists(&reading, &in);
 	if (r >= 0)
 		r = rules_parse(arena, &in.rules, &policy, e);
 	if (r >= 0 && internet.is_set && !internet.value && !policy_denies_rest(&policy))
-		r = add_range(&policy, &everything, "denyOut", e);
+		r = add_range(&reading, &everything, words->deny);
 	if (r < 0)
 		return r;
 	policy.is_open = !any_denied(&policy) && policy.n_rules == 0;
 	*ret = policy;
 	return 0;
+}
+
+int policy_parse(struct arena *arena, struct str network, struct json_bool internet,
+	struct policy *ret, struct err *e)
+{
+	return policy_read(arena, network, POLICY_CAMEL, internet, ret, e);
 }
 
 /* ---- the questions ---- */

@@ -44,8 +44,18 @@ struct policy {
 	bool is_open; /* nothing is denied and nothing changed: no rule needs to be laid */
 };
 
-/* The network object (empty: none) and allow_internet_access, as the API takes them. Everything is
- * kept in the arena. -EINVAL: e says what is wrong in the words of the field. */
+/* How the members of the network object are called: E2B's allowOut is allow_out in /api/v1. What is
+ * kept, and what the rooms below the API see, is spelled as E2B does. */
+enum policy_spelling {
+	POLICY_CAMEL,
+	POLICY_SNAKE,
+};
+/* The network object (empty: none) and whether there is internet at all, as the API takes them.
+ * Members that are not about the way out are the caller's to check. Everything is kept in the
+ * arena. -EINVAL: e says what is wrong in the words of the field. */
+int policy_read(struct arena *arena, struct str network, enum policy_spelling spelling,
+	struct json_bool internet, struct policy *ret, struct err *e);
+/* The same of one that was kept. */
 int policy_parse(struct arena *arena, struct str network, struct json_bool internet,
 	struct policy *ret, struct err *e);
 

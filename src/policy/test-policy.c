@@ -243,6 +243,9 @@ TEST(what_is_wrong_is_refused_in_the_words_of_the_field)
 		{ RULES("\"a.example\":" HEADER("X", "${e2b.secrets.${e2b.secrets.a}}")),
 			"malformed" },
 		{ RULES("\"a.example\":" HEADER("X", "${e2b.identity.tokens.a}")), "identity" },
+		{ RULES("\"a.example\":" HEADER("X", "${e2b.secret.a}")), "that is not" },
+		{ RULES("\"a.example\":" HEADER("X", "${E2B.secrets.a}")), "that is not" },
+		{ RULES("\"a.example\":" HEADER("X", "${e2b.secrets.a}${e2b.}")), "that is not" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -256,6 +259,26 @@ TEST(what_is_wrong_is_refused_in_the_words_of_the_field)
 			TEST_FAIL("%s: '%s' says nothing of '%s'", cases[i].network, e.msg,
 				cases[i].says);
 	}
+}
+
+TEST(the_other_spelling_means_the_same_and_its_errors_use_it)
+{
+	CLEANUP(arena_freep) struct arena *a = arena_new(1 << 16);
+	struct policy p;
+	struct err e = { 0 };
+
+	ASSERT_EQ(policy_read(a, STR("{\"deny_out\":[\"0.0.0.0/0\"],\"allow_out\":[\"8.8.8.8\"]}"),
+			  POLICY_SNAKE, unset, &p, &e),
+		0);
+	ASSERT(policy_denies_rest(&p) && policy_allows_address(&p, 0x08080808));
+	ASSERT_EQ(policy_read(a, STR("{\"allow_out\":[\"example.com\"]}"), POLICY_SNAKE, unset, &p,
+			  &e),
+		-EINVAL);
+	ASSERT_STR(e.msg, "network.allow_out: domain names need 0.0.0.0/0 in deny_out");
+	ASSERT_EQ(policy_read(a, STR("{\"deny_out\":[\"example.com\"]}"), POLICY_SNAKE, unset, &p,
+			  &e),
+		-EINVAL);
+	ASSERT(strstr(e.msg, "network.deny_out: "));
 }
 
 /* `n` entries of `list` or `rules`, made by fmt from their index. */

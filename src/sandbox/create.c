@@ -404,14 +404,16 @@ static int choose_limits(const struct sandbox_spec *spec, const struct source *s
 {
 	const struct limit_choice choice = { .template = &source->t.limits,
 		.asked = &spec->limits,
-		.ceilings = spec->ceilings };
+		.ceilings = spec->ceilings,
+		.by_key = spec->limits_by_key };
 	int r = limit_choose(&choice, ret, e);
 
 	if (r >= 0 && source->image[0] && ret->v[LIMIT_DISK] != source->t.limits.v[LIMIT_DISK])
 		r = err_set(e, -ERANGE,
-			"limits.diskSizeMB: what starts from a snapshot has its disk, %" PRId64
+			"%s: what starts from a snapshot has its disk, %" PRId64
 			" MiB; you asked for or may have %" PRId64,
-			source->t.limits.v[LIMIT_DISK], ret->v[LIMIT_DISK]);
+			limit_word(&choice, LIMIT_DISK).text, source->t.limits.v[LIMIT_DISK],
+			ret->v[LIMIT_DISK]);
 	return r;
 }
 

@@ -62,7 +62,7 @@ static void mark_dropped(struct live *live, bool is_full)
 			live->log.dropped, live->view.limits.v[LIMIT_LOG_RATE]);
 	jsonw_init(&w, &data);
 	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "limit", limit_name(is_full ? LIMIT_LOG_LINES : LIMIT_LOG_RATE));
+	jsonw_strz(&w, "limit", limit_key(is_full ? LIMIT_LOG_LINES : LIMIT_LOG_RATE));
 	jsonw_int(&w, "lines", live->log.dropped);
 	jsonw_strz(&w, "cause", cause);
 	jsonw_end_object(&w);
@@ -128,13 +128,13 @@ static void tell(struct live *live, enum limit_kind kind)
 	explain(live, kind, tally->untold, cause, sizeof cause);
 	jsonw_init(&w, &data);
 	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "limit", limit_name(kind));
+	jsonw_strz(&w, "limit", limit_key(kind));
 	jsonw_int(&w, "value", live->view.limits.v[kind]);
 	jsonw_int(&w, "times", tally->untold);
 	jsonw_strz(&w, "cause", cause);
 	jsonw_end_object(&w);
 	log_info("sandbox.limit", "sandbox_id=%s limit=%s times=%" PRId64, live->view.id,
-		limit_name(kind), tally->untold);
+		limit_key(kind), tally->untold);
 	tally->untold = 0;
 	tally->quiet_until_ms = loop_now_ms(live->book->config.loop) + QUIET_MS;
 	log_line(live, "sandbox.limit", cause, buf_str(&data));

@@ -160,7 +160,7 @@ int history_check(const struct sandbox_book *book, const char *team_id, struct e
 		return 0;
 	return err_set(e, -EDQUOT,
 		"the limit of your team, %" PRId64
-		" MiB of rows of sandboxes (historyMB), is reached by those that live: end some, "
+		" MiB of rows of sandboxes (history_mb), is reached by those that live: end some, "
 		"or give them less metadata and fewer variables",
 		most >> 20);
 }

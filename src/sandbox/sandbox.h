@@ -149,6 +149,7 @@ struct sandbox_spec {
 				  * that it borrows, must live until the callback */
 	struct limit_set limits; /* asked for; 0: as the template says */
 	const struct limit_ceilings *ceilings; /* of the team; NULL: the usual ones */
+	bool limits_by_key; /* how errors name a limit, as in struct limit_choice */
 };
 
 struct sandbox_limits {

@@ -160,7 +160,7 @@ static void tell_refused(struct snapshot *p, enum limit_kind kind, int64_t most,
 	live->snaps_quiet_to_ms = loop_now_ms(book->config.loop) + QUIET_MS;
 	jsonw_init(&w, &data);
 	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "limit", limit_name(kind));
+	jsonw_strz(&w, "limit", limit_key(kind));
 	jsonw_int(&w, "value", most);
 	jsonw_strz(&w, "cause", e->msg);
 	jsonw_end_object(&w);

@@ -180,13 +180,13 @@ static void tell(struct volume_book *book, const struct holding *h, enum limit_k
 
 	jsonw_init(&w, &data);
 	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "limit", limit_name(kind));
+	jsonw_strz(&w, "limit", limit_key(kind));
 	jsonw_int(&w, "value", limit_team_ceiling(&book->config.teams, h->view.team_id, kind));
-	jsonw_int(&w, "usedMB", MAX(h->used_bytes, INT64_C(0)) / MIB);
+	jsonw_int(&w, "used_mb", MAX(h->used_bytes, INT64_C(0)) / MIB);
 	jsonw_strz(&w, "cause", why->msg);
 	jsonw_end_object(&w);
 	event.data = buf_str(&data);
-	log_info("volume.limit", "volume=%s limit=%s", h->view.id, limit_name(kind));
+	log_info("volume.limit", "volume=%s limit=%s", h->view.id, limit_key(kind));
 	if (book->config.events)
 		observe_event(book->config.events, &event);
 }

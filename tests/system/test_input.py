@@ -152,15 +152,15 @@ class One(unittest.TestCase):
         with Sandbox(network={'allowPublicTraffic': False, 'maskRequestHost': 'h:${PORT}',
                               'denyOut': ['1.2.3.4']}) as box:
             path = f'/sandboxes/{box.id}/network'
-            self.assertEqual(self.api.status('PUT', path, {'allowOut': ['8.8.8.8'], 'denyOut': ['0.0.0.0/0'],
-                                                           'allowPublicTraffic': True}), 204)
+            self.assertEqual(self.api.status('PUT', path, {'allowOut': ['8.8.8.8'], 'denyOut': ['0.0.0.0/0']}), 204)
             network = self.api.ok('GET', f'/sandboxes/{box.id}')['network']
             self.assertEqual(network, {'allowPublicTraffic': False, 'maskRequestHost': 'h:${PORT}',
                                        'allowOut': ['8.8.8.8'], 'denyOut': ['0.0.0.0/0']})
             self.assertEqual(self.api.status('PUT', path, {}), 204)
             network = self.api.ok('GET', f'/sandboxes/{box.id}')['network']
             self.assertEqual(network, {'allowPublicTraffic': False, 'maskRequestHost': 'h:${PORT}'})
-            for body in ({'denyOut': ['example.com']}, {'allowOut': ['a.example.com']}, [], {'allowOut': 'x'}):
+            for body in ({'denyOut': ['example.com']}, {'allowOut': ['a.example.com']}, [], {'allowOut': 'x'},
+                         {'foo': 1}, {'allowPublicTraffic': True}, {'httpsPorts': [9]}):
                 self.assertEqual(self.api.status('PUT', path, body), 400, body)
 
 

@@ -69,8 +69,14 @@ def events(box, **query):
     return box.api('GET', f'/events/sandboxes/{box.id}?' + urllib.parse.urlencode({'limit': 100, **query}))
 
 
+# Events call a limit as /api/v1 does.
+KEYS = {'cpuCount': 'cpu', 'memoryMB': 'memory_mb', 'diskSizeMB': 'disk_mb', 'inodes': 'max_inodes',
+        'processes': 'max_pids', 'openFiles': 'max_files', 'shmSizeMB': 'shm_mb', 'logLines': 'log_lines',
+        'logLinesPerMinute': 'log_rate', 'connections': 'max_connections'}
+
+
 def crossings(box, limit):
-    return [e for e in events(box) if e['type'] == 'sandbox.limit' and e['eventData']['limit'] == limit]
+    return [e for e in events(box) if e['type'] == 'sandbox.limit' and e['eventData']['limit'] == KEYS[limit]]
 
 
 class Crossing(unittest.TestCase):
@@ -88,7 +94,7 @@ class Crossing(unittest.TestCase):
         self.assertIn(cause, event['cause'])
         self.assertEqual(event['eventData']['value'], info(box)['limits'][limit])
         self.assertGreaterEqual(info(box)['limitsReached'][limit], 1)
-        log = box.api('GET', f'/v2/sandboxes/{box.id}/logs?search={limit}')['logs']
+        log = box.api('GET', f'/v2/sandboxes/{box.id}/logs?search={KEYS[limit]}')['logs']
         self.assertIn(cause, json.dumps(log))
         self.assertEqual(info(box)['state'], 'running')
         return event

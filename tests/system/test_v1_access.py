@@ -107,9 +107,11 @@ class Scopes(Case):
         api = self.api.key_for(scopes=['sandboxes:write', 'files'])[0]
         self.assertEqual(self.told(api, 'POST', '/sandboxes', {'secrets': {'A': 'scoped'}}), (403, 'missing_scope'))
         rules = {'rules': {'example.com': [{'transform': {'headers': {'X': '${e2b.secrets.scoped}'}}}]},
-                 'allowOut': ['example.com'], 'denyOut': ['0.0.0.0/0']}
+                 'allow_out': ['example.com'], 'deny_out': ['0.0.0.0/0']}
         self.assertEqual(self.told(api, 'POST', '/sandboxes', {'network': rules}), (403, 'missing_scope'))
         box = self.make(api)
+        self.assertEqual(self.told(api, 'PUT', f'/sandboxes/{box}/network', rules), (403, 'missing_scope'))
+        rules = {'rules': rules['rules'], 'allowOut': ['example.com'], 'denyOut': ['0.0.0.0/0']}
         hidden = json.dumps(rules).replace('${', '\\u0024{')
         self.assertEqual(api.raw('PUT', f'/sandboxes/{box}/network', hidden).status, 403)
 

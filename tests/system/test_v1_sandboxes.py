@@ -79,7 +79,8 @@ class Life(Case):
             'agent_id': 'agent-1', 'task_id': 'task/7', 'template': 'base', 'runtime': 'local', 'cpu': 1,
             'memory_mb': 256, 'disk_mb': 128, 'limits': {'max_pids': 64}, 'timeout': 60, 'on_timeout': 'pause',
             'auto_resume': True, 'envs': {'COLOUR': 'blue'}, 'secrets': {'TOKEN': 'v1-life'},
-            'metadata': {'k': 'v'}, 'internet': False, 'network': {'denyOut': ['0.0.0.0/0']},
+            'metadata': {'k': 'v'}, 'internet': False,
+            'network': {'deny_out': ['0.0.0.0/0'], 'allow_out': ['1.1.1.1'], 'https_ports': [8443]},
             'files': [{'path': '/tmp/a/b.txt', 'content': 'text', 'mode': '0640'},
                       {'path': 'c.bin', 'content_base64': base64.b64encode(bytes(range(256))).decode()},
                       {'path': '/root/r', 'content': '', 'user': 'root'}],
@@ -92,6 +93,8 @@ class Life(Case):
                           told['traceparent'], told['metadata'], told['secrets'], told['auto_resume']),
                          ('agent-1', 'task/7', 'running', 60, 'pause', trace, {'k': 'v'},
                           {'TOKEN': 'v1-life'}, True))
+        self.assertEqual((told['internet'], told['network']),
+                         (False, {'deny_out': ['0.0.0.0/0'], 'allow_out': ['1.1.1.1'], 'https_ports': [8443]}))
         self.assertEqual({k: told['limits'][k] for k in ('cpu', 'memory_mb', 'disk_mb', 'max_pids')},
                          {'cpu': 1, 'memory_mb': 256, 'disk_mb': 128, 'max_pids': 64})
         self.assertNotIn(b'a value that nobody sees', made.body)
@@ -176,7 +179,7 @@ class Life(Case):
                 ({'files': [{'path': '/x', 'content': 'a', 'mode': '9'}]}, 400, 'invalid_request'),
                 ({'files': [{'path': '/etc', 'content': 'a'}]}, 422, 'invalid_path'),
                 ({'files': [{'path': '/x', 'content': 'a', 'user': 'nobody-here'}]}, 422, 'unknown_user'),
-                ({'wait': 601}, 400, 'invalid_request'), ({'network': {'allowOut': 5}}, 400, 'invalid_request')):
+                ({'wait': 601}, 400, 'invalid_request'), ({'network': {'allow_out': 5}}, 400, 'invalid_request')):
             told = self.api.call('POST', '/sandboxes', body)
             self.assertEqual((told.status, told.json()['code']), (status, code), (body, told.body))
         left = self.api.get('/sandboxes', task_id='a b').json()['items']

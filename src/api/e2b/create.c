@@ -8,10 +8,10 @@ static const struct json_field auto_resume_fields[] = {
 	JSON_FIELD(struct auto_resume_in, enabled, "enabled", JSON_BOOL, .flags = JSON_REQUIRED),
 };
 static const struct json_shape auto_resume_shape =
-	JSON_SHAPE(struct auto_resume_in, auto_resume_fields, .ignore_unknown = true);
+	JSON_SHAPE(struct auto_resume_in, auto_resume_fields);
 
 struct create_in {
-	struct str template_id, network, iam, runtime;
+	struct str template_id, network, iam, mcp, runtime;
 	struct json_int timeout;
 	struct json_map metadata, env_vars;
 	struct json_bool secure, internet, auto_pause, auto_pause_memory;
@@ -37,6 +37,8 @@ static const struct json_field create_fields[] = {
 		.shape = &auto_resume_shape),
 	JSON_FIELD(struct create_in, network, "network", JSON_RAW, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, iam, "iam", JSON_RAW, .flags = JSON_NULLABLE),
+	/* Where it is set the client itself starts a gateway, by a command. */
+	JSON_FIELD(struct create_in, mcp, "mcp", JSON_RAW, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, runtime, "runtime", JSON_STR, .flags = JSON_NULLABLE,
 		.max = RUNTIME_NAME_SIZE - 1),
 	JSON_FIELD(struct create_in, limits, "limits", JSON_OBJECT, .flags = JSON_NULLABLE,
@@ -44,8 +46,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS,
 		.flags = JSON_NULLABLE, .shape = &e2b_mount_shape, .max = 64),
 };
-static const struct json_shape create_shape =
-	JSON_SHAPE(struct create_in, create_fields, .ignore_unknown = true);
+static const struct json_shape create_shape = JSON_SHAPE(struct create_in, create_fields);
 
 static void created(void *arg, int r, const struct sandbox *sb, const struct err *e)
 {
@@ -65,32 +66,30 @@ static bool env_names_ok(const struct json_map *env)
 	return true;
 }
 
-static const char *wrong(const struct create_in *in, bool secure, const struct e2b_network *network)
+static const char *wrong(const struct create_in *in, bool secure,
+	const struct sandbox_options *options)
 {
 	bool to_disk = in->auto_pause_memory.is_set && !in->auto_pause_memory.value;
 
 	if (!env_names_ok(&in->env_vars))
 		return "validation error: envVars: a name is empty or holds '='";
+	if (in->mcp.n && in->mcp.p[0] != '{')
+		return "validation error: mcp: must be an object";
 	if (to_disk && !in->auto_pause.value)
 		return "autoPauseMemory=false only applies when autoPause is true.";
 	if (to_disk && in->auto_resume.enabled.value)
 		return "autoPauseMemory=false (filesystem-only auto-pause) cannot be combined with "
 		       "autoResume: traffic cannot wake what has no memory.";
-	if (network->is_private && !secure)
+	if (options->is_private && !secure)
 		return "You cannot create a sandbox without public access unless you enable "
 		       "secure envd access via 'secure' flag.";
 	return NULL;
 }
 
-static struct sandbox_options options_of(const struct create_in *in,
-	const struct e2b_network *network)
+static struct sandbox_options options_of(const struct create_in *in)
 {
 	struct sandbox_options options = { .auto_resume = in->auto_resume.enabled.value,
-		.is_private = network->is_private,
-		.internet = in->internet,
-		.network = in->network,
-		.mask_host = network->mask_host,
-		.https_ports = network->https_ports };
+		.internet = in->internet };
 
 	if (in->auto_pause.value)
 		options.on_timeout = in->auto_pause_memory.is_set && !in->auto_pause_memory.value
@@ -129,7 +128,6 @@ static int read_labels(struct api_call *call, const struct json_map *metadata,
 
 static void create(struct api_call *call, int64_t default_timeout_s, bool always_secure)
 {
-	struct e2b_network network = { 0 };
 	struct limit_ceilings ceilings;
 	struct api_labels labels;
 	struct sandbox_spec spec;
@@ -139,8 +137,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 
 	if (api_decode(call, &create_shape, &in, false) < 0 ||
 		read_template(call, in.template_id, &name) < 0 || e2b_iam_check(call, in.iam) < 0 ||
-		read_labels(call, &in.metadata, &labels) < 0 ||
-		(in.network.n && e2b_network_read(call, in.network, &network) < 0))
+		read_labels(call, &in.metadata, &labels) < 0)
 		return;
 	spec = (struct sandbox_spec){
 		.team_id = call->key.team_id,
@@ -157,12 +154,14 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 			  !api_may(call, ACCESS_EXECUTE | ACCESS_FILES),
 		.metadata = in.metadata,
 		.env_vars = in.env_vars,
-		.options = options_of(&in, &network),
+		.options = options_of(&in),
 		.ceilings = e2b_ceilings(call, &ceilings),
 	};
 	limit_set_read(&in.limits, &spec.limits);
 	spec.options.request = str_of(call->once_request);
-	problem = wrong(&in, spec.secure, &network);
+	if (api_network_read(call, in.network, &spec.options) < 0)
+		return;
+	problem = wrong(&in, spec.secure, &spec.options);
 	if (problem)
 		api_fail_status(call, 400, problem);
 	else if (e2b_mounts_read(call, &in.volume_mounts, &spec.options) == 0)

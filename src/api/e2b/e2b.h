@@ -69,15 +69,6 @@ bool e2b_cursor_passed(const struct e2b_cursor *cursor, int64_t at_us, const cha
 /* There is more: the answer says where to go on. */
 void e2b_cursor_add(struct api_call *call, int64_t at_us, const char *id, bool ascending);
 
-/* What the network object asks of others than the firewall. */
-struct e2b_network {
-	bool is_private;
-	struct str mask_host, https_ports;
-	struct json_bool internet;
-};
-/* Checks the object's JSON; answers 400 or 403 itself. */
-int e2b_network_read(struct api_call *call, struct str raw, struct e2b_network *ret);
-
 /* The iam object's JSON (empty: none); answers 400 itself. */
 int e2b_iam_check(struct api_call *call, struct str raw);
 

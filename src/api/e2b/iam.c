@@ -14,8 +14,7 @@ static const struct json_field token_fields[] = {
 	JSON_FIELD(struct token_in, audience, "audience", JSON_STR),
 	JSON_FIELD(struct token_in, type, "tokenType", JSON_STR),
 };
-static const struct json_shape token_shape =
-	JSON_SHAPE(struct token_in, token_fields, .ignore_unknown = true);
+static const struct json_shape token_shape = JSON_SHAPE(struct token_in, token_fields);
 
 struct iam_in {
 	struct json_map tokens;
@@ -23,8 +22,7 @@ struct iam_in {
 static const struct json_field iam_fields[] = {
 	JSON_FIELD(struct iam_in, tokens, "tokens", JSON_RAW_MAP, .flags = JSON_NULLABLE),
 };
-static const struct json_shape iam_shape =
-	JSON_SHAPE(struct iam_in, iam_fields, .ignore_unknown = true);
+static const struct json_shape iam_shape = JSON_SHAPE(struct iam_in, iam_fields);
 
 static int check_token(struct arena *arena, const struct json_pair *token, struct err *e)
 {

@@ -60,8 +60,7 @@ struct key_in {
 static const struct json_field key_fields[] = {
 	JSON_FIELD(struct key_in, name, "name", JSON_STR, .flags = JSON_REQUIRED, .max = 100),
 };
-static const struct json_shape key_shape =
-	JSON_SHAPE(struct key_in, key_fields, .ignore_unknown = true);
+static const struct json_shape key_shape = JSON_SHAPE(struct key_in, key_fields);
 
 static void key_created(void *arg, int r, const struct access_key *made, const char *secret,
 	const struct err *e)

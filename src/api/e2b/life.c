@@ -48,22 +48,29 @@ static const struct json_field timeout_fields[] = {
 	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_REQUIRED,
 		.min = INT32_MIN, .max = INT32_MAX),
 };
-static const struct json_shape timeout_shape =
-	JSON_SHAPE(struct life_in, timeout_fields, .ignore_unknown = true);
+static const struct json_shape timeout_shape = JSON_SHAPE(struct life_in, timeout_fields);
 static const struct json_field refresh_fields[] = {
 	JSON_FIELD(struct life_in, duration, "duration", JSON_INT, .flags = JSON_NULLABLE, .min = 0,
 		.max = 3600),
 };
-static const struct json_shape refresh_shape =
-	JSON_SHAPE(struct life_in, refresh_fields, .ignore_unknown = true);
+static const struct json_shape refresh_shape = JSON_SHAPE(struct life_in, refresh_fields);
+static const struct json_field pause_fields[] = {
+	JSON_FIELD(struct life_in, memory, "memory", JSON_BOOL, .flags = JSON_NULLABLE),
+};
+static const struct json_shape pause_shape = JSON_SHAPE(struct life_in, pause_fields);
+static const struct json_field connect_fields[] = {
+	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_NULLABLE, .min = 0,
+		.max = INT32_MAX),
+	JSON_FIELD(struct life_in, memory, "memory", JSON_BOOL, .flags = JSON_NULLABLE),
+};
+static const struct json_shape connect_shape = JSON_SHAPE(struct life_in, connect_fields);
 static const struct json_field resume_fields[] = {
 	JSON_FIELD(struct life_in, timeout, "timeout", JSON_INT, .flags = JSON_NULLABLE, .min = 0,
 		.max = INT32_MAX),
 	JSON_FIELD(struct life_in, memory, "memory", JSON_BOOL, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct life_in, auto_pause, "autoPause", JSON_BOOL, .flags = JSON_NULLABLE),
 };
-static const struct json_shape resume_shape =
-	JSON_SHAPE(struct life_in, resume_fields, .ignore_unknown = true);
+static const struct json_shape resume_shape = JSON_SHAPE(struct life_in, resume_fields);
 
 void e2b_timeout(struct api_call *call)
 {
@@ -100,7 +107,7 @@ void e2b_pause(struct api_call *call)
 	struct life_in in;
 	struct str id;
 
-	if (e2b_id(call, &id) < 0 || api_decode(call, &resume_shape, &in, true) < 0)
+	if (e2b_id(call, &id) < 0 || api_decode(call, &pause_shape, &in, true) < 0)
 		return;
 	how.keep_memory = !in.memory.is_set || in.memory.value;
 	sandbox_pause(call->api->config.sandboxes, &call->owner, id, &how, api_done_empty, call);
@@ -122,8 +129,8 @@ static void wake(struct api_call *call, int64_t default_timeout_s, bool only_pau
 	struct life_in in;
 	struct str id;
 
-	if (e2b_id(call, &id) < 0 ||
-		api_decode(call, &resume_shape, &in, default_timeout_s > 0) < 0)
+	if (e2b_id(call, &id) < 0 || api_decode(call, only_paused ? &resume_shape : &connect_shape,
+					     &in, default_timeout_s > 0) < 0)
 		return;
 	how.timeout_s = in.timeout.is_set ? in.timeout.value : default_timeout_s;
 	how.cold = in.memory.is_set && !in.memory.value;

@@ -8,8 +8,7 @@ static const struct json_field mount_fields[] = {
 	JSON_FIELD(struct mount_in, name, "name", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct mount_in, path, "path", JSON_STR, .flags = JSON_REQUIRED),
 };
-const struct json_shape e2b_mount_shape =
-	JSON_SHAPE(struct mount_in, mount_fields, .ignore_unknown = true);
+const struct json_shape e2b_mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
 
 static bool is_taken(const struct sandbox_mount *mounts, size_t n, struct str path)
 {
@@ -97,7 +96,9 @@ int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 			 ? NULL
 			 : arena_alloc(http_arena(call->x), list->n * sizeof *mounts);
 	if (!mounts) {
-		api_fail_status(call, 400, "too many volumeMounts: a sandbox has 16 at most");
+		api_fail_status(call, 400,
+			call->is_v1 ? "too many volumes: a sandbox has 16 at most"
+				    : "too many volumeMounts: a sandbox has 16 at most");
 		return -EINVAL;
 	}
 	options->n_mounts = read_all(call, list, mounts, &wrong);

@@ -158,8 +158,7 @@ static const struct json_field status_fields[] = {
 	JSON_FIELD(struct status_in, status, "status", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct status_in, cluster_id, "clusterID", JSON_STR, .flags = JSON_NULLABLE),
 };
-static const struct json_shape status_shape =
-	JSON_SHAPE(struct status_in, status_fields, .ignore_unknown = true);
+static const struct json_shape status_shape = JSON_SHAPE(struct status_in, status_fields);
 
 /* Kept until the server is started again: a node that comes up is ready. */
 void e2b_nodes_set(struct api_call *call)

@@ -130,7 +130,7 @@ void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandb
 	else
 		jsonw_null(w, "allowInternetAccess");
 	if (sb->options.network.n)
-		jsonw_raw(w, "network", sb->options.network);
+		api_network_write(call, w, "network", sb->options.network);
 	write_denied(call, w, sb);
 	e2b_write_limits(call, w, sb);
 	jsonw_object(w, "lifecycle");

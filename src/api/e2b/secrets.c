@@ -47,14 +47,12 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(struct secret_body, value, "value", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_NULLABLE),
 };
-static const struct json_shape create_shape =
-	JSON_SHAPE(struct secret_body, create_fields, .ignore_unknown = true);
+static const struct json_shape create_shape = JSON_SHAPE(struct secret_body, create_fields);
 static const struct json_field update_fields[] = {
 	JSON_FIELD(struct secret_body, value, "value", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct secret_body, metadata, "metadata", JSON_MAP, .flags = JSON_NULLABLE),
 };
-static const struct json_shape update_shape =
-	JSON_SHAPE(struct secret_body, update_fields, .ignore_unknown = true);
+static const struct json_shape update_shape = JSON_SHAPE(struct secret_body, update_fields);
 
 static struct secret_in input(const struct api_call *call, struct str which,
 	const struct secret_body *body)

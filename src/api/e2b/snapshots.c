@@ -22,8 +22,7 @@ struct snapshot_in {
 static const struct json_field snapshot_fields[] = {
 	JSON_FIELD(struct snapshot_in, name, "name", JSON_STR, .flags = JSON_NULLABLE, .max = 128),
 };
-static const struct json_shape snapshot_shape =
-	JSON_SHAPE(struct snapshot_in, snapshot_fields, .ignore_unknown = true);
+static const struct json_shape snapshot_shape = JSON_SHAPE(struct snapshot_in, snapshot_fields);
 
 static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	const struct err *e)
@@ -138,8 +137,7 @@ static const struct json_field fork_fields[] = {
 	JSON_FIELD(struct fork_in, count, "count", JSON_INT, .flags = JSON_NULLABLE, .min = 1,
 		.max = SANDBOX_MAX_FORKS),
 };
-static const struct json_shape fork_shape =
-	JSON_SHAPE(struct fork_in, fork_fields, .ignore_unknown = true);
+static const struct json_shape fork_shape = JSON_SHAPE(struct fork_in, fork_fields);
 
 struct fork_call {
 	struct api_call *call;

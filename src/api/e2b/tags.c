@@ -74,14 +74,12 @@ static const struct json_field assign_fields[] = {
 	JSON_FIELD(struct tags_in, name, "target", JSON_STR, .flags = JSON_REQUIRED, .max = 256),
 	JSON_FIELD(struct tags_in, tags, "tags", JSON_STRS, .flags = JSON_REQUIRED, .max = 100),
 };
-static const struct json_shape assign_shape =
-	JSON_SHAPE(struct tags_in, assign_fields, .ignore_unknown = true);
+static const struct json_shape assign_shape = JSON_SHAPE(struct tags_in, assign_fields);
 static const struct json_field remove_fields[] = {
 	JSON_FIELD(struct tags_in, name, "name", JSON_STR, .flags = JSON_REQUIRED, .max = 256),
 	JSON_FIELD(struct tags_in, tags, "tags", JSON_STRS, .flags = JSON_REQUIRED, .max = 100),
 };
-static const struct json_shape remove_shape =
-	JSON_SHAPE(struct tags_in, remove_fields, .ignore_unknown = true);
+static const struct json_shape remove_shape = JSON_SHAPE(struct tags_in, remove_fields);
 
 /* What was asked and is done once the store has it; in the exchange's arena. */
 struct tagging {

@@ -302,8 +302,7 @@ struct patch_in {
 static const struct json_field patch_fields[] = {
 	JSON_FIELD(struct patch_in, is_public, "public", JSON_BOOL),
 };
-static const struct json_shape patch_shape =
-	JSON_SHAPE(struct patch_in, patch_fields, .ignore_unknown = true);
+static const struct json_shape patch_shape = JSON_SHAPE(struct patch_in, patch_fields);
 
 /* Who sees a template follows from where it is, so only what is already so can be asked for. */
 void e2b_templates_patch(struct api_call *call)

@@ -132,8 +132,7 @@ static const struct json_field patch_fields[] = {
 	JSON_FIELD(struct patch_in, gid, "gid", JSON_INT, .min = 0, .max = VOLUME_ID_MAX),
 	JSON_FIELD(struct patch_in, mode, "mode", JSON_INT, .min = 0, .max = VOLUME_MODE_MAX),
 };
-static const struct json_shape patch_shape =
-	JSON_SHAPE(struct patch_in, patch_fields, .ignore_unknown = true);
+static const struct json_shape patch_shape = JSON_SHAPE(struct patch_in, patch_fields);
 
 static int or_keep(struct json_int given)
 {

@@ -53,8 +53,7 @@ struct volume_in {
 static const struct json_field volume_fields[] = {
 	JSON_FIELD(struct volume_in, name, "name", JSON_STR, .flags = JSON_REQUIRED),
 };
-static const struct json_shape volume_shape =
-	JSON_SHAPE(struct volume_in, volume_fields, .ignore_unknown = true);
+static const struct json_shape volume_shape = JSON_SHAPE(struct volume_in, volume_fields);
 
 static void created(void *arg, int r, const struct volume *v, const struct err *e)
 {

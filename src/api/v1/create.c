@@ -305,6 +305,7 @@ static int read_timeout(struct creation *c)
 	c->spec.timeout_s = in->timeout.is_set ? in->timeout.value
 					       : MIN(usual, c->call->api->config.max_timeout_s);
 	c->spec.options.auto_resume = in->auto_resume.value;
+	c->spec.options.internet = in->internet;
 	c->spec.options.idle_timeout_s = in->idle_timeout.value;
 	c->spec.options.max_age_s = in->max_age.is_set ? in->max_age.value : SANDBOX_AGE_USUAL;
 	if (in->auto_resume.value && str_is(in->on_timeout, "pause_to_disk")) {
@@ -358,21 +359,6 @@ static int read_template(struct creation *c)
 	return e.code;
 }
 
-/* Answers 400 or 403 itself. */
-static int read_network(struct creation *c)
-{
-	struct e2b_network network = { 0 };
-
-	if (c->in.network.n && e2b_network_read(c->call, c->in.network, &network) < 0)
-		return -EINVAL;
-	c->spec.options.network = c->in.network;
-	c->spec.options.internet = c->in.internet;
-	c->spec.options.is_private = network.is_private;
-	c->spec.options.mask_host = network.mask_host;
-	c->spec.options.https_ports = network.https_ports;
-	return 0;
-}
-
 static void read_limits(struct creation *c)
 {
 	const struct create_in *in = &c->in;
@@ -383,6 +369,7 @@ static void read_limits(struct creation *c)
 	v[LIMIT_MEMORY] = in->memory_mb.is_set ? in->memory_mb.value : v[LIMIT_MEMORY];
 	v[LIMIT_DISK] = in->disk_mb.is_set ? in->disk_mb.value : v[LIMIT_DISK];
 	c->spec.ceilings = e2b_ceilings(c->call, &c->ceilings);
+	c->spec.limits_by_key = true;
 }
 
 /* Answers itself when something is wrong. */
@@ -414,7 +401,8 @@ static int describe(struct creation *c)
 		.metadata = c->in.metadata };
 	read_limits(c);
 	if (api_labels(call, c->in.agent_id, c->in.task_id, &c->labels) < 0 ||
-		read_timeout(c) < 0 || read_template(c) < 0 || read_network(c) < 0 ||
+		read_timeout(c) < 0 || read_template(c) < 0 ||
+		api_network_read(call, c->in.network, &c->spec.options) < 0 ||
 		e2b_mounts_read(call, &c->in.volumes, &c->spec.options) < 0)
 		return -EINVAL;
 	c->spec.agent_id = c->labels.agent_id;

@@ -185,6 +185,29 @@ void v1_sandboxes_extend(struct api_call *call)
 		extended, call);
 }
 
+/* ---- what it may reach ---- */
+
+static void network_set(void *arg, int r, const struct err *e)
+{
+	if (r < 0)
+		api_fail(arg, e);
+	else
+		reply_changed(arg);
+}
+
+/* The whole way out anew; what is left out is cleared. */
+void v1_sandboxes_network(struct api_call *call)
+{
+	const struct sandbox *sb = v1_running(call);
+	struct json_bool internet;
+	struct str network;
+
+	if (sb &&
+		api_network_update(call, call->body, sb->options.network, &network, &internet) == 0)
+		sandbox_set_network(call->api->config.sandboxes, v1_owner(call), call->params[0],
+			internet, network, network_set, call);
+}
+
 /* ---- snapshots ---- */
 
 static const struct json_field snapshot_fields[] = {

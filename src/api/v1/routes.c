@@ -20,6 +20,8 @@ const struct api_route api_v1_routes[] = {
 		ACCESS_SANDBOXES_WRITE },
 	{ "POST", "/api/v1/sandboxes/{id}/extend", v1_sandboxes_extend, API_BODY,
 		ACCESS_SANDBOXES_WRITE },
+	{ "PUT", "/api/v1/sandboxes/{id}/network", v1_sandboxes_network, API_BODY,
+		ACCESS_SANDBOXES_WRITE },
 	{ "POST", "/api/v1/sandboxes/{id}/snapshot", v1_sandboxes_snapshot,
 		API_BODY | API_ONCE | API_KEPT, ACCESS_SANDBOXES_WRITE },
 	{ "POST", "/api/v1/sandboxes/{id}/fork", v1_sandboxes_fork,

@@ -109,6 +109,7 @@ void v1_sandboxes_delete(struct api_call *call);
 void v1_sandboxes_pause(struct api_call *call);
 void v1_sandboxes_resume(struct api_call *call);
 void v1_sandboxes_extend(struct api_call *call);
+void v1_sandboxes_network(struct api_call *call);
 void v1_sandboxes_snapshot(struct api_call *call);
 void v1_sandboxes_fork(struct api_call *call);
 /* A sandbox for a run, made of a body as POST /sandboxes takes it: the same in all but the answer.

@@ -1,11 +1,6 @@
 /* A sandbox as /api/v1 shows it. */
 #include "api/v1/v1.h"
 
-static const char *const limit_keys[] = {
-#define KEY(kind, name, key, unit, least, most, standard, ceiling) [kind] = key,
-	LIMIT_TABLE(KEY)
-};
-
 static const struct json_field limit_fields[] = {
 #define FIELD(kind, name, key, unit, least, most, standard, ceiling) \
 	JSON_FIELD(struct limit_in, v[kind], key, JSON_INT, .min = (least), .max = (most)),
@@ -18,7 +13,7 @@ void v1_write_limits(struct jsonw *w, const char *key, const struct limit_set *s
 	jsonw_object(w, key);
 	for (size_t i = 0; i < LIMIT_KINDS; i++)
 		if (set->v[i])
-			jsonw_int(w, limit_keys[i], set->v[i]);
+			jsonw_int(w, limit_key((enum limit_kind)i), set->v[i]);
 	jsonw_end_object(w);
 }
 
@@ -123,8 +118,9 @@ static void write_live(struct api_call *call, struct jsonw *w, const struct sand
 	jsonw_bool(w, "auto_resume", sb->options.auto_resume);
 	write_seconds(w, "idle_timeout", sb->options.idle_timeout_s);
 	write_seconds(w, "max_age", sb->options.max_age_s);
+	jsonw_bool(w, "internet", !sb->options.internet.is_set || sb->options.internet.value);
 	if (sb->options.network.n)
-		jsonw_raw(w, "network", sb->options.network);
+		api_network_write(call, w, "network", sb->options.network);
 	else
 		jsonw_null(w, "network");
 	jsonw_raw(w, "secrets", sb->options.secrets.n ? sb->options.secrets : STR("{}"));
