@@ -42,6 +42,7 @@ static const struct {
 	{ 422, "unprocessable", NULL },
 	{ 429, "too_many_requests", "wait for as long as Retry-After says" },
 	{ 500, "internal", "this is a fault of the server: its log has the request_id" },
+	{ 501, "not_implemented", NULL },
 	{ 503, "unavailable", "try again after a moment" },
 	{ 504, "timed_out", "try again after a moment" },
 	{ 507, "no_space", "free disk space, or ask for a larger disk" },

@@ -87,6 +87,11 @@ struct api_route {
 	unsigned flags;
 	unsigned scope; /* ACCESS_*, of which the key must have all; 0: any key will do */
 };
+/* What E2B has and this server has not built: answered with 501, and why. */
+struct api_absent {
+	const char *method, *pattern;
+};
+extern const struct api_absent api_e2b_absent[]; /* ends with a NULL method */
 /* Each surface's table ends with a NULL method. */
 extern const struct api_route api_e2b_routes[];
 extern const struct api_route api_v1_routes[]; /* below /api/v1 */

@@ -82,6 +82,14 @@ static const struct api_route *route_of(struct api_call *call, bool *ret_other)
 	return NULL;
 }
 
+static bool is_absent(struct api_call *call)
+{
+	for (const struct api_absent *a = api_e2b_absent; !call->is_v1 && a->method; a++)
+		if (str_is(http_method(call->x), a->method) && match(call, a->pattern))
+			return true;
+	return false;
+}
+
 /* A 405 says which methods the path takes. */
 static void fail_method(struct api_call *call)
 {
@@ -363,6 +371,10 @@ void api_handle(struct api *api, struct http_exchange *x)
 	call->route = route_of(call, &other);
 	if (http_wants_worker(x))
 		api_fail_as(call, 403, NULL, "no service worker is served here", NULL);
+	else if (!call->route && is_absent(call))
+		api_fail_status(call, 501,
+			"this server does not build templates yet: make a directory of your own "
+			"instead, or a snapshot of a sandbox; docs/templates.md says how");
 	else if (!call->route && other)
 		fail_method(call);
 	else if (!call->route)

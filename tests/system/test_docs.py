@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import unittest
+import urllib.error
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -23,7 +24,18 @@ class Coverage(unittest.TestCase):
         self.assertEqual({state for _, state in rows}, {'same', 'differs', 'absent'})
         self.assertEqual(len(rows), len({route for route, _ in rows}), 'a route stands twice')
         self.assertEqual({route for route, state in rows if state != 'absent'}, served)
-        self.assertFalse({route for route, state in rows if state == 'absent'} & served)
+        absent = {route for route, state in rows if state == 'absent'}
+        self.assertFalse(absent & served)
+        for route in absent:
+            method, path = re.sub(r'\{\w+\}', 'base', route).split()
+            with self.assertRaises(urllib.error.HTTPError) as said:
+                urllib.request.urlopen(urllib.request.Request(os.environ['E2B_API_URL'] + path, method=method,
+                                                              headers={'X-API-Key': os.environ['E2B_API_KEY']}), timeout=60)
+            with said.exception as answer:
+                told = json.load(answer)
+            self.assertEqual((answer.code, told['code']), (501, 501), route)
+            [page] = re.findall(r'docs/\w+\.md', told['message'])
+            self.assertTrue((ROOT / page).exists())
 
 
 class Reference(unittest.TestCase):

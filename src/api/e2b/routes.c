@@ -82,6 +82,20 @@ const struct api_route api_e2b_routes[] = {
 	{ 0 },
 };
 
+/* docs/e2b.md lists them as absent, and a test compares. */
+const struct api_absent api_e2b_absent[] = {
+	{ "POST", "/v3/templates" },
+	{ "POST", "/v2/templates" },
+	{ "POST", "/templates" },
+	{ "POST", "/templates/{id}" },
+	{ "POST", "/v2/templates/{id}/builds/{build}" },
+	{ "POST", "/templates/{id}/builds/{build}" },
+	{ "GET", "/templates/{id}/files/{hash}" },
+	{ "GET", "/templates/{id}/builds/{build}/status" },
+	{ "GET", "/templates/{id}/builds/{build}/logs" },
+	{ 0 },
+};
+
 void e2b_openapi(struct api_call *call)
 {
 	http_reply(call->x, 200, "application/json; charset=utf-8", str_of(api_openapi));
