@@ -198,6 +198,15 @@ void api_fail_status(struct api_call *call, int status, const char *message)
 	api_fail_as(call, status, NULL, message, NULL);
 }
 
+/* Where what a status says in general does not fit. */
+static const char *hint_of(int err_code)
+{
+	if (err_code == -EDQUOT) /* waiting makes no room */
+		return "remove some of what the message names, or have the operator raise the "
+		       "limit: docs/limits.md";
+	return NULL;
+}
+
 void api_fail(struct api_call *call, const struct err *e)
 {
 	int status = api_status_of(e->code);
@@ -211,7 +220,7 @@ void api_fail(struct api_call *call, const struct err *e)
 			"method=%.*s path=%s status=%d origin=%s request_id=%s err=%s",
 			STR_ARG(http_method(call->x)), log_quote(http_path(call->x)), status,
 			origin_of(call, status), call->request_id, log_quote(str_of(e->msg)));
-	api_fail_as(call, status, word_of(e->code), e->msg, NULL);
+	api_fail_as(call, status, word_of(e->code), e->msg, hint_of(e->code));
 }
 
 /* ---- what handlers share ---- */

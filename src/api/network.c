@@ -197,9 +197,10 @@ static int decode(struct api_call *call, struct str raw, bool is_update, struct 
 	}
 	if (in->has_proxy) { /* its password would have to be kept: only together with the proxy
 				itself */
-		api_fail_status(call, 403,
+		api_fail_as(call, 403, "not_supported",
 			arena_printf(http_arena(call->x), "%s is not offered by this server",
-				s->proxy));
+				s->proxy),
+			"leave it out");
 		return -EPERM;
 	}
 	if (!api_may(call, ACCESS_SECRETS_USE) && names_secret(in->rules)) {

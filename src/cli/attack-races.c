@@ -243,7 +243,8 @@ static bool resume_one(struct race *race, struct target *sleeper)
 		say(race, ATTACK_INCONCLUSIVE, e.msg);
 		return false;
 	}
-	r = cli_sandbox_wake(a->cli, sleeper->id, STR("{\"timeout\":120}"), sleeper, &e);
+	r = cli_sandbox_wake(a->cli, sleeper->id, &(struct cli_wake){ .timeout_s = 120 }, sleeper,
+		&e);
 	if (r == 0) {
 		race->mounted++;
 		stop_swapping(race, sleeper, "/race");

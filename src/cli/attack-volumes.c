@@ -316,7 +316,8 @@ static void change_target(struct attack *a, const struct attack_volume *v)
 		attack_say(a, "volumes.target-changed", "client", ATTACK_INCONCLUSIVE, title,
 			"exit status %d %s", r, e.msg);
 	} else {
-		r = cli_sandbox_wake(a->cli, target.id, STR("{\"timeout\":120}"), &again, &e);
+		r = cli_sandbox_wake(a->cli, target.id, &(struct cli_wake){ .timeout_s = 120 },
+			&again, &e);
 		(void)snprintf(path, sizeof path, "%s/er", a->bait);
 		attack_say(a, "volumes.target-changed", "client",
 			lstat(path, &st) == 0 ? ATTACK_ESCAPED

@@ -118,10 +118,13 @@ int sandbox_look_up_running(struct cli *cli, const char *typed, struct sandbox_i
 	struct err *e);
 int cli_sandbox_target(const struct sandbox_info *info, struct target *ret, struct err *e);
 int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, struct err *e);
-/* The same, but one that is paused goes on. `body` is the JSON of the API's connect; the sandbox's
- * end never comes closer by it. */
-int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct target *ret,
-	struct err *e);
+/* The same, but one that is paused goes on. The end of one that runs never comes closer by it. */
+struct cli_wake {
+	int64_t timeout_s; /* 0: what it was made with */
+	bool cold;         /* booted afresh from its files */
+};
+int cli_sandbox_wake(struct cli *cli, const char *typed, const struct cli_wake *how,
+	struct target *ret, struct err *e);
 /* timeout_s 0: the server's default. Uses --env and --meta of the command line. */
 int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s,
 	struct target *ret, struct err *e);

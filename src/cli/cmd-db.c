@@ -39,6 +39,23 @@ static void report_table(struct cli *cli, const struct store_report *report)
 	out_table_print(&cli->out, &t);
 }
 
+/* PostgreSQL's words are all there is to tell one refusal from another by; SQLite's is the file. */
+static const char *refusal_hint(const char *text)
+{
+	if (strstr(text, "pg_hba.conf"))
+		return "the database lets this user in from no such address: see its pg_hba.conf";
+	if (strstr(text, "password"))
+		return "is it the right password? --database-password-file names the file that has "
+		       "it";
+	if (strstr(text, "does not exist"))
+		return "make it first: docs/database.md says how";
+	if (strstr(text, "certificate") || strstr(text, "SSL"))
+		return "the connection's TLS is at fault: docs/database.md has its options";
+	if (strstr(text, "unable to open") || strstr(text, "readonly") || strstr(text, "denied"))
+		return "root may, and who owns the database";
+	return "look at the database's own log";
+}
+
 static int run(struct cli *cli, enum server_db what, struct store_report *ret)
 {
 	const struct server_db_request request = {
@@ -54,7 +71,7 @@ static int run(struct cli *cli, enum server_db what, struct store_report *ret)
 	int r = cli->parts->db(&request, ret, &cli->e);
 
 	if (r == -EACCES)
-		(void)snprintf(cli->hint, sizeof cli->hint, "root may, and who owns the database");
+		(void)snprintf(cli->hint, sizeof cli->hint, "%s", refusal_hint(cli->e.msg));
 	if (r >= 0 && cli->out.json)
 		report_json(cli, ret);
 	return r;

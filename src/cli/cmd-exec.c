@@ -132,8 +132,8 @@ int cli_exec_show(struct cli *cli, const struct exec_request *request, const cha
 	if (cli->out.json)
 		write_result(cli, &result, &c, sandbox_id);
 	else if (result.timed_out)
-		out_warn(&cli->out, "the command was ended after %s",
-			args_value(&cli->args, "timeout"));
+		out_warn(&cli->out, "the command was ended after %" PRId64 " s: --timeout",
+			request->timeout_ms / 1000);
 	return result.exit_code;
 }
 
@@ -206,7 +206,8 @@ int cmd_sandbox_connect(struct cli *cli)
 	int r = cli_exec_options(cli, &q, &cli->e);
 
 	if (r == 0)
-		r = cli_sandbox_wake(cli, cli->args.words[0], STR("{}"), &target, &cli->e);
+		r = cli_sandbox_wake(cli, cli->args.words[0], &(struct cli_wake){ 0 }, &target,
+			&cli->e);
 	if (r < 0)
 		return r;
 	shell_unless_given(cli, &q);

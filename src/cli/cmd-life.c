@@ -2,7 +2,6 @@
 #include "cli/cli-internal.h"
 
 enum {
-	MAX_BODY = 4096,
 	MAX_FORKS = 100,
 };
 
@@ -50,31 +49,15 @@ int cmd_sandbox_pause(struct cli *cli)
 	return EXIT_OK;
 }
 
-static int resume_body(struct cli *cli, struct buf *body, struct err *e)
-{
-	const char *timeout = args_value(&cli->args, "timeout");
-	int64_t seconds = 0;
-	struct jsonw w;
-	int r = timeout ? args_seconds("timeout", timeout, &seconds, e) : 0;
-
-	jsonw_init(&w, body);
-	jsonw_object(&w, NULL);
-	if (timeout)
-		jsonw_int(&w, "timeout", seconds);
-	if (args_has(&cli->args, "cold"))
-		jsonw_bool(&w, "memory", false);
-	jsonw_end_object(&w);
-	return r;
-}
-
 int cmd_sandbox_resume(struct cli *cli)
 {
-	CLEANUP(buf_done) struct buf body = BUF_INIT(MAX_BODY);
+	const char *timeout = args_value(&cli->args, "timeout");
+	struct cli_wake how = { .cold = args_has(&cli->args, "cold") };
 	struct target target = { 0 };
-	int r = resume_body(cli, &body, &cli->e);
+	int r = timeout ? args_seconds("timeout", timeout, &how.timeout_s, &cli->e) : 0;
 
 	if (r == 0)
-		r = cli_sandbox_wake(cli, cli->args.words[0], buf_str(&body), &target, &cli->e);
+		r = cli_sandbox_wake(cli, cli->args.words[0], &how, &target, &cli->e);
 	if (r < 0)
 		return r;
 	show_state(cli, target.id, "running");
@@ -94,7 +77,7 @@ static int move_end(struct cli *cli, const struct sandbox_info *info, int64_t se
 	if (time_parse_rfc3339(info->end_at, &end_us) == 0 &&
 		end_us >= cli->out.now_us + seconds * 1000000)
 		return 0;
-	request.path = arena_printf(cli->arena, "/sandboxes/%.*s/timeout", STR_ARG(info->id));
+	request.path = arena_printf(cli->arena, "/api/v1/sandboxes/%.*s/extend", STR_ARG(info->id));
 	request.body = str_of(arena_printf(cli->arena, "{\"timeout\":%" PRId64 "}", seconds));
 	return cli_api_call(cli, &request, &reply, e);
 }
@@ -131,7 +114,7 @@ int cmd_sandbox_extend(struct cli *cli)
 	if (r < 0)
 		return r;
 	r = move_end(cli, &info, seconds, &cli->e);
-	if (r == 0) /* the server has the last word about how far */
+	if (r == 0)
 		r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
 	if (r < 0)
 		return r;

@@ -4,6 +4,7 @@
 enum {
 	MAX_CANDIDATES = 8, /* named when a prefix is not unique */
 	GUEST_PORT = 49983,
+	USUAL_TIMEOUT_S = 300,
 };
 
 static const struct json_field info_fields[] = {
@@ -171,17 +172,51 @@ int cli_sandbox_open(struct cli *cli, const char *typed, struct target *ret, str
 	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }
 
-int cli_sandbox_wake(struct cli *cli, const char *typed, struct str body, struct target *ret,
-	struct err *e)
+struct own_timeout {
+	struct json_int seconds;
+	struct str state;
+};
+static const struct json_field own_timeout_fields[] = {
+	JSON_FIELD(struct own_timeout, seconds, "timeout", JSON_INT, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct own_timeout, state, "state", JSON_STR, .flags = JSON_REQUIRED),
+};
+static const struct json_shape own_timeout_shape =
+	JSON_SHAPE(struct own_timeout, own_timeout_fields, .ignore_unknown = true);
+
+/* One that is paused goes on for as many seconds as it was made with: E2B's usual ones would cut
+ * the life of a longer one short. */
+static int own_timeout(struct cli *cli, const char *id, int64_t *ret_s, struct err *e)
 {
-	struct api_request request = { .method = "POST", .body = body };
+	struct api_request request = { .method = "GET" };
+	struct own_timeout in;
+	struct api_reply reply;
+	int r;
+
+	request.path = arena_printf(cli->arena, "/api/v1/sandboxes/%s", id);
+	r = cli_api_call(cli, &request, &reply, e);
+	if (r == 0)
+		r = json_decode(cli->arena, reply.body, &own_timeout_shape, &in, e);
+	if (r == 0)
+		*ret_s = str_is(in.state, "paused") ? in.seconds.value : USUAL_TIMEOUT_S;
+	return r;
+}
+
+int cli_sandbox_wake(struct cli *cli, const char *typed, const struct cli_wake *how,
+	struct target *ret, struct err *e)
+{
+	struct api_request request = { .method = "POST" };
+	int64_t timeout_s = how->timeout_s;
 	struct sandbox_info info;
 	char id[CLI_ID];
 	int r = cli_sandbox_resolve(cli, typed, id, e);
 
+	if (r == 0 && !timeout_s)
+		r = own_timeout(cli, id, &timeout_s, e);
 	if (r < 0)
 		return r;
 	request.path = arena_printf(cli->arena, "/v2/sandboxes/%s/connect", id);
+	request.body = str_of(arena_printf(cli->arena, "{\"timeout\":%" PRId64 "%s}", timeout_s,
+		how->cold ? ",\"memory\":false" : ""));
 	r = call_for_info(cli, &request, &info, e);
 	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
 }

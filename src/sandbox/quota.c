@@ -71,12 +71,8 @@ static void grow(struct starts *s)
 
 void quota_note_start(struct sandbox_book *book, const char *team_id)
 {
-	struct starts *s;
+	struct starts *s = starts_of(book, team_id);
 
-	/* Nobody counts: then nothing has to be remembered. */
-	if (!sandbox_max(book, team_id, LIMIT_QUOTA_PER_MINUTE))
-		return;
-	s = starts_of(book, team_id);
 	forget_old(s, time_now_ms());
 	if (s->n == s->cap)
 		grow(s);

@@ -561,6 +561,13 @@ void sandbox_set_timeout(struct sandbox_book *book, const struct sandbox_owner *
 	rows_set_end(book->config.store, &live->view, live->view.end_us, done, arg);
 }
 
+int64_t sandbox_latest_us(struct sandbox_book *book, struct str id)
+{
+	const struct live *live = live_find(book, NULL, id);
+
+	return live && live->view.state == SANDBOX_RUNNING ? live_latest_us(live) : 0;
+}
+
 void sandbox_kill_all(struct sandbox_book *book, done_fn done, void *arg)
 {
 	struct join *join = join_new(1, done, arg);

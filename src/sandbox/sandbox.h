@@ -244,7 +244,7 @@ void sandbox_stop_waiting(struct sandbox_book *book, const void *arg);
 struct sandbox_use { /* of one team, now */
 	int64_t running, paused, waiting;
 	int64_t memory_mb, disk_mb; /* as LIMIT_QUOTA_ counts them */
-	int64_t starts;             /* in the last minute, while there is a quota of them */
+	int64_t starts;             /* in the last minute */
 };
 void sandbox_use(const struct sandbox_book *book, const char *team_id, struct sandbox_use *ret);
 /* What holds for it; 0: no limit. */
@@ -339,6 +339,9 @@ struct str sandbox_env_name(const struct sandbox_book *book, const char *id,
 /* What it must send to other ports of a private one. */
 void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
 	char token[SANDBOX_TOKEN_SIZE]);
+/* The latest that its end can be moved to: so long after it was made or resumed, and as old as it
+ * may become. 0: it does not run. */
+int64_t sandbox_latest_us(struct sandbox_book *book, struct str id);
 /* Replaces what its options say of the network. Done when the kernel follows it and the row says
  * so; on failure both stay as they were. Waits for a change under way. -ENOENT: not running. */
 void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,

@@ -1,6 +1,7 @@
 """Sandboxes and their files over /api/v1: made, listed, changed, ended; the frame around every call."""
 import base64
 import concurrent.futures
+import datetime
 import hashlib
 import http.client
 import json
@@ -121,6 +122,11 @@ class Life(Case):
         self.fails(409, 'already_running', 'POST', f'{box}/resume')
         before = self.api.ask('GET', box)['ends_at']
         self.assertGreater(self.api.ask('POST', f'{box}/extend', {'by': 500})['ends_at'], before)
+        now = self.api.ask('GET', box)
+        for body in ({'timeout': 9 * 86400}, {'by': 9 * 86400}):
+            told = self.fails(400, 'out_of_range', 'POST', f'{box}/extend', body)
+            self.assertRegex(told['message'], r'can run until 2\S+Z at the latest, \d+ seconds from now')
+        self.assertEqual(self.api.ask('GET', box)['ends_at'], now['ends_at'])
         for body in ({}, {'by': 1, 'timeout': 1}, {'by': 0}, {'timeout': -1}, {'by': 'x'}):
             self.assertEqual(self.api.call('POST', f'{box}/extend', body).status, 400, body)
         self.assertEqual(self.api.call('DELETE', box).status, 204)
@@ -131,6 +137,20 @@ class Life(Case):
         for method, what in (('POST', 'pause'), ('POST', 'resume'), ('GET', 'files?path=/x'), ('POST', 'fork'),
                              ('POST', 'snapshot'), ('DELETE', 'files?path=/x')):
             self.fails(409, 'sandbox_ended', method, f'{box}/{what}')
+
+    def test_the_timeout_that_is_shown_is_the_one_that_holds(self):
+        def lasts(told):
+            seconds = [datetime.datetime.fromisoformat(told[k]).timestamp() for k in ('started_at', 'ends_at')]
+            self.assertAlmostEqual(seconds[1] - seconds[0], told['timeout'], delta=0.6)
+            return told['timeout']
+        made = self.make(timeout=3600)
+        box = f"/sandboxes/{made['id']}"
+        self.assertEqual(lasts(made), 3600)
+        self.assertEqual(self.api.ask('POST', f'{box}/pause')['timeout'], 3600)
+        self.assertEqual(lasts(self.api.ask('POST', f'{box}/resume')), 3600)
+        self.api.ask('POST', f'{box}/pause')
+        self.assertEqual(lasts(self.api.ask('POST', f'{box}/resume', {'timeout': 100})), 100)
+        self.assertAlmostEqual(lasts(self.api.ask('POST', f'{box}/extend', {'by': 50})), 150, delta=1)
 
     def test_one_that_never_was(self):
         for wrong in (NOBODY, 'x', 'I' * 21, '%2e%2e', 'a' * 300):

@@ -91,11 +91,11 @@ static void resumed(void *arg, int r, bool was_paused, const struct sandbox *sb,
 }
 
 /* Answers 400 itself. */
-static int check_timeout(struct api_call *call, struct json_int asked, int64_t *ret)
+static int check_timeout(struct api_call *call, struct json_int asked, int64_t usual, int64_t *ret)
 {
 	int64_t most = call->api->config.max_timeout_s;
 
-	*ret = asked.is_set ? asked.value : MIN((int64_t)USUAL_TIMEOUT_S, most);
+	*ret = asked.is_set ? asked.value : MIN(usual, most);
 	if (*ret <= most)
 		return 0;
 	api_fail_as(call, 400, "out_of_range",
@@ -108,10 +108,14 @@ static int check_timeout(struct api_call *call, struct json_int asked, int64_t *
 void v1_sandboxes_resume(struct api_call *call)
 {
 	struct sandbox_resume how = { .only_paused = true, .actor = call->key.id };
+	const struct sandbox *sb;
 	struct life_in in;
 
-	if (api_decode(call, &resume_shape, &in, true) < 0 ||
-		check_timeout(call, in.timeout, &how.timeout_s) < 0 || !v1_sandbox(call))
+	if (api_decode(call, &resume_shape, &in, true) < 0)
+		return;
+	sb = v1_sandbox(call);
+	/* It gets the time that it was made with, unless the request says another. */
+	if (!sb || check_timeout(call, in.timeout, sb->timeout_s, &how.timeout_s) < 0)
 		return;
 	how.cold = in.memory.is_set && !in.memory.value;
 	sandbox_connect(call->api->config.sandboxes, v1_owner(call), call->params[0], &how, resumed,
@@ -162,6 +166,29 @@ static void extended(void *arg, int r, const struct err *e)
 	v1_reply_sandbox(call, 200, sb);
 }
 
+/* What would be cut short is refused. Answers 400 itself. */
+static int check_latest(struct api_call *call, const char *field, int64_t timeout_s)
+{
+	int64_t latest_us = sandbox_latest_us(call->api->config.sandboxes, call->params[0]);
+	int64_t most_s = MAX(latest_us - time_wall_us(), INT64_C(0)) / 1000000;
+	char latest[RFC3339_SIZE];
+
+	if (timeout_s <= most_s)
+		return 0;
+	time_rfc3339(latest_us, latest);
+	api_fail_as(call, 400, "out_of_range",
+		arena_printf(http_arena(call->x),
+			"validation error: %s: this sandbox can run until %s at the latest, "
+			"%" PRId64 " seconds from now",
+			field, latest, most_s),
+		arena_printf(http_arena(call->x),
+			"a sandbox runs for at most %" PRId64
+			" seconds from when it was made or resumed, and becomes no older than its "
+			"max_age",
+			call->api->config.max_timeout_s));
+	return -ERANGE;
+}
+
 /* `timeout`: that many seconds from now; `by`: so much later than it would end. */
 void v1_sandboxes_extend(struct api_call *call)
 {
@@ -181,6 +208,8 @@ void v1_sandboxes_extend(struct api_call *call)
 	timeout_s = in.timeout.value;
 	if (in.by.is_set)
 		timeout_s = in.by.value + (sb->end_us - time_wall_us() + 500000) / 1000000;
+	if (check_latest(call, in.by.is_set ? "by" : "timeout", timeout_s) < 0)
+		return;
 	sandbox_set_timeout(call->api->config.sandboxes, v1_owner(call), call->params[0], timeout_s,
 		extended, call);
 }
@@ -313,7 +342,8 @@ void v1_sandboxes_fork(struct api_call *call)
 	struct life_in in;
 
 	if (api_decode(call, &fork_shape, &in, true) < 0 ||
-		check_timeout(call, in.timeout, &how.timeout_s) < 0 || !v1_running(call))
+		check_timeout(call, in.timeout, USUAL_TIMEOUT_S, &how.timeout_s) < 0 ||
+		!v1_running(call))
 		return;
 	how.count = in.count.is_set ? (int)in.count.value : 1;
 	f = XNEW(struct fork_call);

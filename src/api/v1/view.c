@@ -151,6 +151,17 @@ static void write_used(struct api_call *call, struct jsonw *w, const struct sand
 	jsonw_end_object(w);
 }
 
+/* From started_at to ends_at, as its making, a resume or an extension left it; where there is no
+ * such end, what a resume gives it. */
+static int64_t timeout_of(const struct sandbox_record *record)
+{
+	const struct sandbox *sb = &record->sb;
+
+	if (record->is_ended || sandbox_is_paused(sb))
+		return sb->timeout_s;
+	return (sb->end_us - sb->run_started_us + 500000) / 1000000;
+}
+
 void v1_write_sandbox(struct api_call *call, struct jsonw *w, const struct sandbox_record *record)
 {
 	const struct sandbox *sb = &record->sb;
@@ -166,7 +177,7 @@ void v1_write_sandbox(struct api_call *call, struct jsonw *w, const struct sandb
 	v1_text(w, "ended_by", record->ended_by);
 	v1_text(w, "ended_why", record->ended_why);
 	v1_text(w, "origin", record->is_ended ? sandbox_origin(record->ended_by) : "");
-	jsonw_int(w, "timeout", sb->timeout_s);
+	jsonw_int(w, "timeout", timeout_of(record));
 	jsonw_map(w, "metadata", &sb->metadata);
 	v1_write_limits(w, "limits", &sb->limits);
 	v1_text(w, "traceparent", sb->traceparent);
