@@ -231,6 +231,7 @@ static void ask_empty(struct slot *slot)
 
 	work_no_fds(fds);
 	memcpy(order.key, slot->key, sizeof order.key);
+	fds[WORK_MOUNT] = TAKE_FD(slot->image.mount_fd); /* of one whose root was never made */
 	fds[WORK_LAYER] = TAKE_FD(slot->image.layer_fd);
 	slot->work = work_ask(&slot->w->workers, LANE_USED, false, &order, fds, disk_emptied, slot);
 }

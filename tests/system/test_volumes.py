@@ -1,12 +1,15 @@
 """Volumes in sandboxes: shared, kept, removed, and of no use to an attacker."""
+import json
 import os
 import pathlib
+import subprocess
 import tempfile
 import time
 import unittest
 import urllib.parse
 import uuid
 
+from harness import kernel
 from harness.sandbox import Sandbox
 from harness.server import Server
 from test_plane import Api
@@ -165,6 +168,35 @@ class Lives(Case):
                 server.start()
                 box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
                 self.assertEqual(out(box, 'cat /data/f'), '1\n2')
+
+
+class Prepared(Case):
+    """What is prepared for sandboxes with volumes gets its root when the volumes are known."""
+
+    @staticmethod
+    def ending(server):
+        run = subprocess.run([server.program, 'status', '--json'], env={**os.environ, **server.env()},
+                             capture_output=True, check=True)
+        return json.loads(run.stdout)['warden']['ending']
+
+    def make_and_end(self, server, count, *mounts):
+        for _ in range(count):
+            Sandbox(env=server.env(), volumeMounts=list(mounts)).kill()
+
+    def test_disks_of_those_that_nobody_took_are_let_go(self):
+        with tempfile.TemporaryDirectory(prefix='atoll-prepared-') as scratch:
+            pathlib.Path(scratch).chmod(0o755)
+            with Server(BUILD, scratch, '--stop-sandboxes') as server:
+                mount = Volume(server.env()).mount()
+                for _ in range(3):
+                    self.make_and_end(server, 15, mount)
+                    self.make_and_end(server, 15)
+                deadline = time.monotonic() + 100
+                while self.ending(server) and time.monotonic() < deadline:
+                    time.sleep(0.2)
+                self.assertEqual(self.ending(server), 0)
+                server.stop()
+                self.assertEqual(kernel.sandbox_files(server.data), [])
 
 
 class Refused(Case):
