@@ -24,9 +24,11 @@ struct api_node {
 	int64_t cpu_busy, cpu_all; /* at the last look */
 };
 
+struct queries; /* what each call of /api/v1 takes in its query */
 struct api {
 	struct api_config config;
 	struct api_node node;
+	struct queries *queries;
 	uint64_t n_requests; /* what the ids that we make are counted by */
 	char start_id[17];   /* and what tells them from those of another start */
 	struct {
@@ -212,6 +214,13 @@ int once_rows_load(struct store *store, const uint8_t key[SHA256_SIZE], int64_t 
 
 /* ---- api.c ---- */
 void api_run(struct api_call *call); /* the handler; may answer now or later */
+
+/* ---- query.c ---- */
+int queries_new(struct queries **ret, struct err *e);
+struct queries *queries_free(struct queries *q);
+DEFINE_CLEANUP(struct queries, queries_free)
+/* Of a call below /api/v1: all that its query names is in the document. Answers 400 itself. */
+bool query_is_known(struct api_call *call);
 
 /* ---- network.c ---- */
 /* A new sandbox's network object, in the spelling of the call's surface, into the four options that

@@ -12,7 +12,9 @@ int api_new(const struct api_config *config, struct api **ret, struct err *e)
 	api->node.changed_us = time_wall_us();
 	hmac_sha256(config->seed, STR("requests"), api->once.key);
 	explicit_bzero(api->config.seed, sizeof api->config.seed);
-	r = once_load(api, e);
+	r = queries_new(&api->queries, e);
+	if (r >= 0)
+		r = once_load(api, e);
 	if (r < 0)
 		return r;
 	*ret = TAKE(api);
@@ -24,6 +26,7 @@ struct api *api_free(struct api *api)
 	if (!api)
 		return NULL;
 	once_done(api);
+	api->queries = queries_free(api->queries);
 	explicit_bzero(api->once.key, sizeof api->once.key);
 	free(api);
 	return NULL;
@@ -383,6 +386,8 @@ void api_handle(struct api *api, struct http_exchange *x)
 		api_fail_status(call, 400,
 			"validation error: the query is not percent-encoded UTF-8");
 	else if (!is_open(call) && (!authenticate(call) || !authorise(call) || !admit(call)))
+		return;
+	else if (call->is_v1 && !query_is_known(call))
 		return;
 	else if (call->route->flags & (API_STARTS | API_HEALTH) && api->node.draining)
 		api_fail_status(call, 503, "this node is draining: it starts no sandboxes");

@@ -2,6 +2,7 @@
 surfaces and at every depth. Each body below is right; each member of it is then misspelt in every way of `misspelt`."""
 import json
 import unittest
+import urllib.parse
 import uuid
 
 from harness.v1 import Api, Shared
@@ -161,6 +162,30 @@ class Misspelt(Case):
             ('DELETE', '/templates/tags', {'name': 'base', 'tags': ['x']}),
             ('PATCH', '/v2/templates/base', {'public': True}),
         ])
+
+    def test_what_a_query_names(self):
+        """A mode or a filter that is misspelt would count as not given."""
+        at = f'/api/v1/sandboxes/{self.box()}/files'
+        n = 0
+        for method, path, query in (
+                ('PUT', at, {'path': '/tmp/x', 'mode': '0600', 'user': 'root'}),
+                ('GET', f'{at}/list', {'path': '/tmp', 'user': 'root', 'depth': '1'}),
+                ('GET', '/api/v1/sandboxes', {'agent_id': 'a', 'task_id': 't', 'template': 'base', 'state': 'running',
+                                              'metadata': 'k=v', 'limit': '1'}),
+                ('GET', '/api/v1/audit', {'agent_id': 'a', 'actor': 'a', 'kind': 'key.', 'from': '0', 'limit': '1'}),
+                ('GET', '/api/v1/rules/commands', {'agent_id': 'a'})):
+            body = b'x' if method == 'PUT' else None
+            right = self.api.raw(method, f'{path}?{urllib.parse.urlencode(query)}', body)
+            self.assertEqual(right.status, 200, right.body)
+            for name, wrong in mutations(query):
+                answer = self.api.raw(method, f'{path}?{urllib.parse.urlencode(wrong)}', body)
+                self.assertEqual((answer.status, answer.json()['code']), (400, 'invalid_request'), (path, wrong))
+                self.assertIn(name, answer.json()['message'])
+                n += 1
+            twice = self.api.raw(method, f'{path}?{urllib.parse.urlencode([*query.items(), *query.items()])}', body)
+            self.assertIn('given twice', twice.json()['message'])
+        self.assertIn('takes no query', self.api.call('GET', '/quota?x=1').json()['message'])
+        print(f'/api/v1: {n} misspelt parameters refused')
 
     def test_what_belongs_to_another_call_is_refused_too(self):
         """Members that are known, of which this call makes nothing."""
