@@ -3,7 +3,7 @@
  * does. */
 #include "base/fault.h"
 #include "http/http.h"
-#include "sandbox/sandbox-internal.h"
+#include "sandbox/samples.h"
 
 enum {
 	STEP_MS = 5000,
@@ -11,7 +11,7 @@ enum {
 	PARTS = 10, /* of a tick, where a part of all would be many */
 	MANY = 160,
 	MAX_ASKING = 256,
-	KEPT = 240,
+	SAVE_STEPS = 12, /* a minute */
 	ANSWER_BYTES = 4096,
 	ANSWER_PERCENT = 80, /* of a step: so long may an answer take */
 };
@@ -22,13 +22,6 @@ static int64_t step_ms(void)
 
 	return ms > 0 ? ms : STEP_MS;
 }
-
-struct samples {
-	struct sandbox_sample v[KEPT];
-	int n;
-	int64_t step_us, last_us;
-	bool is_asking, is_due; /* the second: what is being asked is to be kept */
-};
 
 struct question {
 	struct list node; /* in book->asked */
@@ -52,10 +45,10 @@ void samples_free(struct live *live)
 
 static void add_sample(struct samples *s, const struct sandbox_sample *sample)
 {
-	if (s->n == KEPT) {
-		for (int i = 0; i < KEPT / 2; i++)
+	if (s->n == SAMPLES_KEPT) {
+		for (int i = 0; i < SAMPLES_KEPT / 2; i++)
 			s->v[i] = s->v[2 * i + 1];
-		s->n = KEPT / 2;
+		s->n = SAMPLES_KEPT / 2;
 		s->step_us *= 2;
 	}
 	s->v[s->n++] = *sample;
@@ -319,6 +312,8 @@ static void on_tick(void *arg)
 	ask_host(book);
 	if (tick == 0)
 		runs_step(book);
+	if (tick == 0 && book->sampler_tick % (TICKS * SAVE_STEPS) == 1)
+		samples_save(book);
 	if (tick == TICKS / 2)
 		sweep_step(book);
 	history_step(book);
@@ -328,6 +323,8 @@ static void on_tick(void *arg)
 void metrics_stop(struct sandbox_book *book)
 {
 	loop_timer_cancel(&book->sampler);
+	if (!book->is_stopping)
+		samples_save(book);
 	book->is_stopping = true;
 	if (book->host_question)
 		book->host_question->book = NULL;
@@ -345,6 +342,7 @@ void metrics_stop(struct sandbox_book *book)
 
 void metrics_start(struct sandbox_book *book)
 {
+	samples_load(book);
 	loop_timer_init(&book->sampler, book->config.loop, on_tick, book);
 	next_tick(book);
 }

@@ -77,6 +77,7 @@ struct sandbox_book {
 	unsigned sampler_tick, sampler_part, n_phases;
 	struct list asked; /* questions to guests, and how many: */
 	size_t asking;
+	bool samples_saving;
 	bool is_stopping;
 	size_t questions;       /* to runtimes, that nobody waits for */
 	int64_t strays_ms;      /* when strays were last looked for */

@@ -620,7 +620,7 @@ static void settle_look(void *arg)
 
 	while ((live = map_next(&settle->book->by_id, &at)))
 		moving += !live_is_settled(live);
-	moving += settle->book->questions + settle->book->asking;
+	moving += settle->book->questions + settle->book->asking + settle->book->samples_saving;
 	if (moving && loop_now_ms(loop) < settle->deadline_ms) {
 		loop_timer_set(&settle->timer, loop_now_ms(loop) + SETTLE_LOOK_MS);
 		return;

@@ -174,6 +174,8 @@ struct sandbox_book_config {
 	struct sandbox_limits limits;
 	struct sandbox_care care;
 	struct limit_teams teams; /* what a team may keep */
+	/* A file for what samples of sandboxes the next server shall know; NULL: none. Borrowed. */
+	const char *samples_path;
 	/* What a team may have at once; NULL: limits.max_running, and nothing else. */
 	void (*quota)(void *arg, const char *team_id, struct limit_quota *ret);
 	void *quota_arg;

@@ -364,6 +364,23 @@ class Once(Case):
         for bad in ('', 'x' * 256, 'a b', '\xe4'):
             self.assertEqual(self.again(bad, {}).status, 400, bad)
 
+    def test_what_it_used_before_a_restart_is_still_known(self):
+        with tempfile.TemporaryDirectory(prefix='atoll-samples-') as name:
+            pathlib.Path(name).chmod(0o755)
+            server = Server(BUILD, name, '--pool', '1')
+            with server:
+                api = Api(server)
+                box = api.ask('POST', '/sandboxes', {'timeout': 600})['id']
+                deadline = time.monotonic() + 120
+                while len(before := api.raw('GET', f'/sandboxes/{box}/metrics').json()) < 2:
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.3)
+                server.stop()
+                server.start()
+                after = api.raw('GET', f'/sandboxes/{box}/metrics').json()
+                self.assertEqual(after[:len(before)], before)
+                api.call('DELETE', f'/sandboxes/{box}')
+
     def test_a_crash_between_does_not_make_a_second_one(self):
         with tempfile.TemporaryDirectory(prefix='atoll-once-') as name:
             pathlib.Path(name).chmod(0o755)
