@@ -133,8 +133,8 @@ static int parse_one(struct str item, size_t n_kinds, int64_t *v, struct err *e)
 			continue;
 		if (str_to_int(value, field->min, field->max, &v[i]) >= 0)
 			return 0;
-		return err_set(e, -EINVAL, "%s: must be a number from %" PRId64 " to %" PRId64,
-			infos[i].key, field->min, field->max);
+		return err_set(e, -EINVAL, "%.*s: must be a number from %" PRId64 " to %" PRId64,
+			STR_ARG(name), field->min, field->max);
 	}
 	return err_set(e, -EINVAL, "'%.*s' is no limit: see docs/limits.md", STR_ARG(name));
 }
