@@ -13,7 +13,7 @@ void access_make_key(char key[ACCESS_KEY_SIZE])
 struct creation {
 	struct access_book *book;
 	struct access_key key;
-	char text[ACCESS_KEY_SIZE], hash[HASH_SIZE], actor[ACCESS_ID_SIZE];
+	char text[ACCESS_KEY_SIZE], hash[HASH_SIZE], actor[ACTOR_SIZE];
 	struct buf scopes;             /* as the row has them */
 	char replaces[ACCESS_ID_SIZE]; /* the key that is rotated; empty: none, as the next */
 	bool is_lost;                  /* the book does not know that key, or not what it may */
@@ -138,8 +138,9 @@ static void fill_creation(struct creation *c, struct access_book *book,
 	c->book = book;
 	c->most = most_keys(book, spec->team_id);
 	uuid_make(k->id);
-	if (str_is_uuid(str_of(spec->actor)))
-		(void)snprintf(k->created_by, sizeof k->created_by, "%s", spec->actor);
+	if (str_is_uuid(actor_id(spec->actor)))
+		(void)snprintf(k->created_by, sizeof k->created_by, "%.*s",
+			STR_ARG(actor_id(spec->actor)));
 	(void)snprintf(k->team_id, sizeof k->team_id, "%s", spec->team_id);
 	(void)snprintf(k->name, sizeof k->name, "%.*s", STR_ARG(spec->name));
 	(void)snprintf(k->mask_start, sizeof k->mask_start, "%.2s", digits.p);
@@ -269,7 +270,8 @@ static void key_replaced(void *arg, int r, const struct err *e)
  * outlive who asks for it, or a key that has an end would renew itself for ever. */
 static void fill_rotation(struct creation *c, const struct access_key *old, int64_t overlap_s)
 {
-	const struct access_key *asker = access_find_key(c->book, c->key.team_id, str_of(c->actor));
+	const struct access_key *asker =
+		access_find_key(c->book, c->key.team_id, actor_id(c->actor));
 	int64_t now_us = c->key.created_us, end_us = now_us + overlap_s * 1000000;
 
 	c->replaced_end_us = old->expires_us ? MIN(old->expires_us, end_us) : end_us;
@@ -302,7 +304,7 @@ void access_rotate_key(struct access_book *book, const char *team_id, struct str
 
 struct change { /* of a key that is there */
 	struct access_book *book;
-	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE], actor[ACCESS_ID_SIZE];
+	char id[ACCESS_ID_SIZE], team_id[ACCESS_ID_SIZE], actor[ACTOR_SIZE];
 	char name[ACCESS_NAME_SIZE], agent_id[ACCESS_AGENT_SIZE];
 	bool is_full; /* it may do everything */
 	int64_t most; /* keys that the team may have, and as many that were */

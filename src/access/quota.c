@@ -3,7 +3,7 @@
 
 struct quota_job {
 	struct access_book *book;
-	char team_id[ACCESS_ID_SIZE], actor[ACCESS_ID_SIZE];
+	char team_id[ACCESS_ID_SIZE], actor[ACTOR_SIZE];
 	struct limit_quota quota;
 	struct buf json;
 	done_fn done;

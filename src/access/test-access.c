@@ -137,7 +137,7 @@ static int revoke_key(struct scratch *s, const char *id)
 TEST(a_team_has_so_many_keys_and_remembers_as_many_that_were)
 {
 	CLEANUP(scratch_done) struct scratch s = { 0 };
-	char first[ACCESS_KEY_SIZE], actor[ACCESS_ID_SIZE];
+	char first[ACCESS_KEY_SIZE], actor[ACTOR_SIZE];
 	struct err e = { 0 };
 	int64_t n = 0;
 

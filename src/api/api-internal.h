@@ -45,6 +45,7 @@ struct api_call { /* one request; lives in the exchange's arena */
 	struct http_exchange *x;
 	const struct api_route *route;
 	struct access_key key;      /* who asks; all zero on open routes */
+	char actor[ACTOR_SIZE];     /* its id and where it asks from, for the event log */
 	struct notice opened_by;    /* the end of what let it in: that key, or a volume's token */
 	struct sandbox_owner owner; /* the key's team and agent: whose sandboxes it may touch */
 	struct volume_owner volume_owner; /* the same, of volumes */

@@ -240,6 +240,15 @@ bool api_may(const struct api_call *call, unsigned scopes)
 	return (call->key.scopes & scopes) == scopes;
 }
 
+/* Who does what follows, in the words of the event log. The port says nothing to anybody later. */
+static void name_actor(struct api_call *call)
+{
+	struct str source = http_peer_host(call->x);
+
+	(void)snprintf(call->actor, sizeof call->actor, "%s%s%.*s", call->key.id,
+		source.n ? " " : "", STR_ARG(source));
+}
+
 /* Answers 403 itself. */
 static bool authorise(struct api_call *call)
 {
@@ -247,6 +256,7 @@ static bool authorise(struct api_call *call)
 
 	call->owner = (struct sandbox_owner){ call->key.team_id, call->key.agent_id };
 	call->volume_owner = (struct volume_owner){ call->key.team_id, call->key.agent_id };
+	name_actor(call);
 	if (api_may(call, call->route->scope))
 		return true;
 	(void)buf_adds(&text, "this key lacks the scope ");

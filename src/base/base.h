@@ -5,6 +5,7 @@
  * Never:  starts threads, reads configuration, knows what a sandbox is. */
 #pragma once
 
+#include "base/actor.h"
 #include "base/err.h"
 #include "base/own.h"
 #include "base/str.h"

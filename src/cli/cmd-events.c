@@ -17,7 +17,8 @@ enum {
 };
 
 struct event {
-	struct str at, kind, subject, actor, cause, team_id, agent_id, task_id, data;
+	struct str at, kind, subject, actor, actor_name, source, cause, team_id, agent_id, task_id;
+	struct str data;
 	struct json_int seq;
 };
 static const struct json_field event_fields[] = {
@@ -26,6 +27,8 @@ static const struct json_field event_fields[] = {
 	JSON_FIELD(struct event, kind, "kind", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct event, subject, "subject", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, actor, "actor", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event, actor_name, "actor_name", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event, source, "source", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, cause, "cause", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, team_id, "team_id", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event, agent_id, "agent_id", JSON_STR, .flags = JSON_LAX),
@@ -94,6 +97,8 @@ static void show_json(struct jsonw *w, const struct event *v)
 	jsonw_str(w, "kind", v->kind);
 	jsonw_str(w, "subject", v->subject);
 	jsonw_str(w, "actor", v->actor);
+	jsonw_strz(w, "actor_name", v->actor_name.p);
+	jsonw_strz(w, "source", v->source.p);
 	jsonw_strz(w, "team_id", v->team_id.p);
 	jsonw_strz(w, "agent_id", v->agent_id.p);
 	jsonw_strz(w, "task_id", v->task_id.p);
@@ -110,16 +115,17 @@ static void show_row(struct cli *cli, const struct event *v, struct out_table *t
 	out_time(&cli->out, v->at, out_table_cell(t, row, 1));
 	out_text(v->kind, out_table_cell(t, row, 2));
 	out_text(v->subject, out_table_cell(t, row, 3));
-	out_text(v->actor, out_table_cell(t, row, 4));
-	out_text(v->agent_id.n ? v->agent_id : STR("-"), out_table_cell(t, row, 5));
-	out_text(v->task_id.n ? v->task_id : STR("-"), out_table_cell(t, row, 6));
-	out_text(v->cause.n ? v->cause : STR("-"), out_table_cell(t, row, 7));
+	out_text(v->actor_name.n ? v->actor_name : v->actor, out_table_cell(t, row, 4));
+	out_text(v->source.n ? v->source : STR("-"), out_table_cell(t, row, 5));
+	out_text(v->agent_id.n ? v->agent_id : STR("-"), out_table_cell(t, row, 6));
+	out_text(v->task_id.n ? v->task_id : STR("-"), out_table_cell(t, row, 7));
+	out_text(v->cause.n ? v->cause : STR("-"), out_table_cell(t, row, 8));
 }
 
 static void show_page(struct cli *cli, const struct page *page, bool reversed)
 {
-	static const char *const titles[] = { "SEQ", "TIME", "KIND", "SUBJECT", "ACTOR", "AGENT",
-		"TASK", "CAUSE" };
+	static const char *const titles[] = { "SEQ", "TIME", "KIND", "SUBJECT", "BY", "FROM",
+		"AGENT", "TASK", "CAUSE" };
 	CLEANUP(out_table_done) struct out_table t;
 	const struct event *v = page->items.v;
 	size_t n = page->items.n;

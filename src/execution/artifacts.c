@@ -17,7 +17,7 @@ enum {
 
 struct artifact_op {
 	struct execution_book *book;
-	char team_id[SANDBOX_TEAM_SIZE], agent_id[EXECUTION_NAME_SIZE], actor[EXECUTION_NAME_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], agent_id[EXECUTION_NAME_SIZE], actor[ACTOR_SIZE];
 	char sandbox_id[SANDBOX_ID_SIZE], task_id[EXECUTION_NAME_SIZE], id[UUID_SIZE];
 	int64_t before_us;
 	size_t limit;

@@ -53,7 +53,7 @@ struct execution { /* a view: read it, keep nothing of it beyond the callback */
 	char sandbox_id[SANDBOX_ID_SIZE];
 	int64_t n; /* counted from 1 in each sandbox */
 	char agent_id[EXECUTION_NAME_SIZE], task_id[EXECUTION_NAME_SIZE];
-	char actor[EXECUTION_NAME_SIZE], user[EXECUTION_NAME_SIZE];
+	char actor[ACTOR_SIZE], user[EXECUTION_NAME_SIZE];
 	struct str command, cwd; /* command is a JSON object; secrets masked */
 	enum execution_state state;
 	int64_t started_us, deadline_us, ended_us; /* ended_us 0: not yet */

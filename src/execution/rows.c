@@ -34,7 +34,7 @@ enum {
 struct row_job {
 	struct execution ex; /* its texts are in the buffers */
 	struct buf text, cwd, secrets, held, data;
-	char team_id[SANDBOX_TEAM_SIZE], tag[TAG_SIZE], actor[EXECUTION_NAME_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], tag[TAG_SIZE], actor[ACTOR_SIZE];
 	int64_t keep_bytes, guest_seq, told_seq, output_bytes;
 	struct list *chunks;
 	bool tells_started, is_end;
@@ -116,9 +116,10 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		"keep_bytes, secrets_sealed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
 		"$10, 'starting', $11, $12, $13, $14, $15, $16)",
 		STORE_PARAMS(P_TEXT(ex->sandbox_id), P_INT(ex->n), P_TEXT(job->team_id),
-			text_or_null(ex->agent_id), text_or_null(ex->task_id), P_TEXT(ex->actor),
-			P_STR(buf_str(&job->text)), buf_or_null(&job->cwd), text_or_null(ex->user),
-			P_TEXT(job->tag), P_INT(ex->started_us), P_INT(ex->deadline_us),
+			text_or_null(ex->agent_id), text_or_null(ex->task_id),
+			P_STR(actor_id(ex->actor)), P_STR(buf_str(&job->text)),
+			buf_or_null(&job->cwd), text_or_null(ex->user), P_TEXT(job->tag),
+			P_INT(ex->started_us), P_INT(ex->deadline_us),
 			text_or_null(ex->traceparent), P_INT(job->keep_bytes),
 			buf_or_null(&job->secrets), P_INT(bytes)),
 		e);

@@ -165,7 +165,7 @@ int command_rules_load(struct store_tx *tx, void *book, struct err *e)
 
 struct rules_job {
 	struct execution_book *book;
-	char team_id[SANDBOX_TEAM_SIZE], agent_id[EXECUTION_NAME_SIZE], actor[EXECUTION_NAME_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], agent_id[EXECUTION_NAME_SIZE], actor[ACTOR_SIZE];
 	struct rules *rules; /* NULL: none from now on */
 	struct buf json;
 	struct loop_task task;

@@ -15,7 +15,7 @@ struct execution_run {
 	struct list node;
 	struct execution_book *book;
 	struct arena *arena;
-	char team_id[SANDBOX_TEAM_SIZE], actor[EXECUTION_NAME_SIZE], user[EXECUTION_NAME_SIZE];
+	char team_id[SANDBOX_TEAM_SIZE], actor[ACTOR_SIZE], user[EXECUTION_NAME_SIZE];
 	char agent_id[EXECUTION_NAME_SIZE], task_id[EXECUTION_NAME_SIZE];
 	struct execution_run_result result;
 	struct execution_result outcome;
@@ -51,7 +51,7 @@ static void run_free(struct execution_run *run)
 /* ---- rows ---- */
 
 struct run_job {
-	char id[UUID_SIZE], team_id[SANDBOX_TEAM_SIZE], actor[EXECUTION_NAME_SIZE];
+	char id[UUID_SIZE], team_id[SANDBOX_TEAM_SIZE], actor[ACTOR_SIZE];
 	char agent_id[EXECUTION_NAME_SIZE], task_id[EXECUTION_NAME_SIZE];
 	char sandbox_id[SANDBOX_ID_SIZE], why[252];
 	const struct execution_artifact *artifacts; /* the run's, which waits */
@@ -118,8 +118,8 @@ static int insert_run(struct store_tx *tx, void *arg, struct err *e)
 		"INSERT INTO runs (id, team_id, agent_id, task_id, actor, sandbox_id, started_us) "
 		"VALUES ($1, $2, $3, $4, $5, $6, $7)",
 		STORE_PARAMS(P_TEXT(job->id), P_TEXT(job->team_id), text_or_null(job->agent_id),
-			text_or_null(job->task_id), P_TEXT(job->actor), P_TEXT(job->sandbox_id),
-			P_INT(time_wall_us())),
+			text_or_null(job->task_id), P_STR(actor_id(job->actor)),
+			P_TEXT(job->sandbox_id), P_INT(time_wall_us())),
 		e);
 
 	store_count(tx, job->team_id, STORE_USE_COMMANDS, KEPT_RUN_BYTES);

@@ -196,6 +196,18 @@ struct str http_peer(const struct http_exchange *x)
 	return str_of(conn->peer_text);
 }
 
+struct str http_peer_host(const struct http_exchange *x)
+{
+	struct str peer = http_peer(x);
+	size_t n = peer.n;
+
+	while (n > 0 && peer.p[n - 1] != ':')
+		n--;
+	if (n == 0)
+		return peer;
+	return peer.p[0] == '[' ? str_make(peer.p + 1, n - 3) : str_make(peer.p, n - 1);
+}
+
 void http_set_data(struct http_exchange *x, void *data)
 {
 	x->data = data;

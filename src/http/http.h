@@ -118,8 +118,9 @@ bool http_header_at(const struct http_exchange *x, size_t i, struct str *name, s
 struct arena *http_arena(struct http_exchange *x);
 struct loop *http_loop(struct http_exchange *x);
 struct http_server *http_server_of(const struct http_exchange *x);
-struct str http_peer(const struct http_exchange *x);     /* "127.0.0.1:5123", "unix" */
-void http_set_data(struct http_exchange *x, void *data); /* the router's own pointer */
+struct str http_peer(const struct http_exchange *x);      /* "127.0.0.1:5123", "unix" */
+struct str http_peer_host(const struct http_exchange *x); /* "127.0.0.1", "::1", "unix" */
+void http_set_data(struct http_exchange *x, void *data);  /* the router's own pointer */
 void *http_data(const struct http_exchange *x);
 
 /* Says whose request this is: from now on the connection is counted for the team of this name, or,

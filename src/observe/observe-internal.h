@@ -15,7 +15,9 @@ void page_done(struct page *page);
 /* -ENOBUFS: it is full, which is no failure: there is more then. */
 int page_add(struct page *page, const struct observe_item *item, struct err *e);
 /* Columns as EVENT_COLUMNS says, from `first` on; borrowed for the row's call. */
-#define EVENT_COLUMNS "seq, at_us, actor, kind, subject, data, team_id, agent_id, task_id, cause"
+#define EVENT_COLUMNS                                                                             \
+	"seq, at_us, actor, kind, subject, data, team_id, agent_id, task_id, cause, actor_name, " \
+	"source"
 void item_read(const struct store_row *row, struct observe_item *ret);
 /* Reads one number, such as the newest of the log; blocking, at start. */
 int read_number(struct store *store, const char *sql, int64_t *ret, struct err *e);

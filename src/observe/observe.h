@@ -39,7 +39,9 @@ enum {
 struct observe_item { /* one event, as it was read; all borrowed */
 	int64_t seq, at_us;
 	struct str actor, kind, subject, data;        /* data is a JSON object */
-	struct str team_id, agent_id, task_id, cause; /* each may be empty */
+	struct str team_id, agent_id, task_id, cause; /* each may be empty, as the next */
+	struct str actor_name;                        /* of a key, as it was called then */
+	struct str source;                            /* the address that it came from */
 };
 /* An item as the API shows it, one JSON object. */
 void observe_item_write(struct jsonw *w, const struct observe_item *item);

@@ -52,8 +52,10 @@ int page_add(struct page *page, const struct observe_item *item, struct err *e)
 		.team_id = keep(page, item->team_id),
 		.agent_id = keep(page, item->agent_id),
 		.task_id = keep(page, item->task_id),
-		.cause = keep(page, item->cause) };
-	if (!to->cause.p || !to->data.p)
+		.cause = keep(page, item->cause),
+		.actor_name = keep(page, item->actor_name),
+		.source = keep(page, item->source) };
+	if (!to->source.p || !to->data.p)
 		return err_set(e, -E2BIG, "event %" PRId64 " is too large", item->seq);
 	page->n++;
 	return 0;
@@ -70,7 +72,9 @@ void item_read(const struct store_row *row, struct observe_item *ret)
 		.team_id = store_text(row, 6),
 		.agent_id = store_text(row, 7),
 		.task_id = store_text(row, 8),
-		.cause = store_text(row, 9) };
+		.cause = store_text(row, 9),
+		.actor_name = store_text(row, 10),
+		.source = store_text(row, 11) };
 }
 
 static void write_text(struct jsonw *w, const char *key, struct str text)
@@ -92,6 +96,8 @@ void observe_item_write(struct jsonw *w, const struct observe_item *item)
 	jsonw_str(w, "kind", item->kind);
 	jsonw_str(w, "subject", item->subject);
 	jsonw_str(w, "actor", item->actor);
+	write_text(w, "actor_name", item->actor_name);
+	write_text(w, "source", item->source);
 	write_text(w, "team_id", item->team_id);
 	write_text(w, "agent_id", item->agent_id);
 	write_text(w, "task_id", item->task_id);

@@ -60,7 +60,8 @@ struct batch {                         /* the job's, while it is read */
 #define SPAN "(COALESCE(r.ended_us, e.at_us) - r.started_us)"
 static const char events_sql[] =
 	"SELECT e.seq, e.at_us, e.actor, e.kind, e.subject, e.data, e.team_id, e.agent_id, "
-	"e.task_id, e.cause, s.traceparent, s.template_name, s.runtime, s.started_us, s.cpu_count, "
+	"e.task_id, e.cause, e.actor_name, e.source, s.traceparent, s.template_name, s.runtime, "
+	"s.started_us, s.cpu_count, "
 	"s.memory_mb, s.disk_mb, "
 	"CAST((SELECT COALESCE(SUM(CASE WHEN " SPAN " > 0 THEN " SPAN " ELSE 0 END), 0) FROM "
 	"sandbox_runs r WHERE r.sandbox_id = e.subject) AS BIGINT), "
@@ -97,16 +98,16 @@ static int gather_row(void *arg, const struct store_row *row, struct err *e)
 	r = page_add(&g->page, &item, e);
 	if (r < 0)
 		return r;
-	*event = (struct trace_event){ .traceparent = keep(g, store_text(row, 10)),
-		.template_name = keep(g, store_text(row, 11)),
-		.runtime = keep(g, store_text(row, 12)),
-		.started_us = store_int(row, 13) };
-	run = (struct observe_run){ .ms = store_int(row, 17) / 1000,
-		.cpu_count = store_int(row, 14),
-		.memory_mib = store_int(row, 15),
-		.disk_mib = store_int(row, 16),
-		.cpu_us = store_int(row, 18),
-		.egress_bytes = store_int(row, 19) };
+	*event = (struct trace_event){ .traceparent = keep(g, store_text(row, 12)),
+		.template_name = keep(g, store_text(row, 13)),
+		.runtime = keep(g, store_text(row, 14)),
+		.started_us = store_int(row, 15) };
+	run = (struct observe_run){ .ms = store_int(row, 19) / 1000,
+		.cpu_count = store_int(row, 16),
+		.memory_mib = store_int(row, 17),
+		.disk_mib = store_int(row, 18),
+		.cpu_us = store_int(row, 20),
+		.egress_bytes = store_int(row, 21) };
 	observe_add_run(&event->amounts, &run);
 	g->n++;
 	return 0;

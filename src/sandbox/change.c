@@ -93,7 +93,7 @@ struct pause {
 	bool keep_memory, or_files;
 	int64_t began_us;
 	uint64_t asker; /* 0: nobody who could ask again */
-	char actor[SANDBOX_TEAM_SIZE], cause[128];
+	char actor[ACTOR_SIZE], cause[128];
 	char image[SANDBOX_ID_SIZE];
 	struct err e;
 	done_fn done;
@@ -327,7 +327,7 @@ struct resume {
 	struct op op;
 	struct live *live;
 	struct sandbox_resume how;
-	char actor[SANDBOX_TEAM_SIZE];
+	char actor[ACTOR_SIZE];
 	int64_t began_us;
 	char image[SANDBOX_ID_SIZE]; /* booted from: to be removed afterwards */
 	bool was_joined;             /* it runs, because somebody else resumed it meanwhile */

@@ -12,7 +12,7 @@ struct creation {
 	bool is_unwanted;     /* who asked has gone: no more attempts */
 	int64_t began_us, asked_us, row_us,
 		run_us; /* monotonic; the latter two: how long it took */
-	char actor[SANDBOX_TEAM_SIZE];
+	char actor[ACTOR_SIZE];
 	int row_r, run_r; /* 1: still waiting */
 	struct err row_e, run_e;
 	struct loop_task task;

@@ -6,7 +6,7 @@ struct fork {
 	struct op op;
 	struct live *live; /* only until its disk is saved */
 	struct sandbox_fork how;
-	char actor[SANDBOX_TEAM_SIZE];
+	char actor[ACTOR_SIZE];
 	struct source source;
 	struct sandbox_spec spec; /* its texts are in the arena */
 	struct limit_ceilings ceilings;

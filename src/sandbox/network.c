@@ -2,6 +2,10 @@
  * the server die in between, reconciling lays what the row says. */
 #include "sandbox/sandbox-internal.h"
 
+enum {
+	TOLD_BYTES = 256 << 10, /* more than the most ranges, names and headers take */
+};
+
 int live_policy(const struct live *live, struct arena *arena, struct policy *ret, struct err *e)
 {
 	const struct sandbox_options *options = &live->view.options;
@@ -13,7 +17,8 @@ struct change {
 	struct op op;
 	struct live *live;
 	struct json_bool internet;
-	struct buf network;
+	struct buf network, told; /* the second for the event log */
+	char actor[ACTOR_SIZE];
 	bool has_rules; /* of headers */
 	struct err e;
 	done_fn done;
@@ -25,6 +30,7 @@ static void change_end(struct change *p, int r, const struct err *e)
 	p->done(p->arg, r, e);
 	p->op.book->in_flight--;
 	buf_done(&p->network);
+	buf_done(&p->told);
 	free(p);
 }
 
@@ -102,7 +108,59 @@ static void change_laid(void *arg, int r, const struct err *e)
 	next = p->live->view;
 	next.options.internet = p->internet;
 	next.options.network = buf_str(&p->network);
-	rows_set_options(p->op.book->config.store, &next, change_recorded, p);
+	rows_set_options(p->op.book->config.store, &next,
+		&(struct options_change){ p->actor, "sandbox.network", buf_str(&p->told) },
+		change_recorded, p);
+}
+
+/* What it may reach from now on, for the event log. Headers are told of by name: their values may
+ * be secrets. */
+static void describe_policy(const struct policy *policy, struct jsonw *w)
+{
+	static const char *const lists[] = { "deny_out", "allow_out" };
+
+	for (int allow = 0; allow < 2; allow++) {
+		jsonw_array(w, lists[allow]);
+		for (size_t i = 0; i < policy->n_ranges; i++) {
+			const struct policy_range *range = &policy->ranges[i];
+			char text[24];
+
+			if (range->allow != allow)
+				continue;
+			(void)snprintf(text, sizeof text, "%u.%u.%u.%u/%u", range->address >> 24,
+				range->address >> 16 & 255, range->address >> 8 & 255,
+				range->address & 255, range->bits);
+			jsonw_strz(w, NULL, text);
+		}
+		for (size_t i = 0; allow && i < policy->n_names; i++)
+			jsonw_str(w, NULL, policy->names[i]);
+		jsonw_end_array(w);
+	}
+	jsonw_array(w, "rules");
+	for (size_t i = 0; i < policy->n_rules; i++) {
+		jsonw_object(w, NULL);
+		jsonw_str(w, "host", policy->rules[i].host);
+		jsonw_array(w, "headers");
+		for (size_t k = 0; k < policy->rules[i].n_headers; k++)
+			jsonw_str(w, NULL, policy->rules[i].headers[k].name);
+		jsonw_end_array(w);
+		jsonw_end_object(w);
+	}
+	jsonw_end_array(w);
+}
+
+static void describe(struct change *p, const struct policy *policy)
+{
+	struct jsonw w;
+
+	jsonw_init(&w, &p->told);
+	jsonw_object(&w, NULL);
+	if (p->internet.is_set)
+		jsonw_bool(&w, "internet", p->internet.value);
+	else
+		jsonw_null(&w, "internet");
+	describe_policy(policy, &w);
+	jsonw_end_object(&w);
 }
 
 static void change_run(struct op *op, struct live *live)
@@ -120,6 +178,7 @@ static void change_run(struct op *op, struct live *live)
 		change_end(p, e.code, &e);
 		return;
 	}
+	describe(p, &policy);
 	p->live = live;
 	p->has_rules = policy.n_rules > 0;
 	live->saving++;
@@ -133,20 +192,22 @@ void sandbox_on_network(struct sandbox_book *book, sandbox_network_fn fn, void *
 }
 
 void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
-	struct json_bool internet, struct str network, done_fn done, void *arg)
+	const struct sandbox_reach *reach, done_fn done, void *arg)
 {
 	struct change *p;
 	struct err e = { 0 };
 
-	if (network.n > SANDBOX_NETWORK_BYTES) {
+	if (reach->network.n > SANDBOX_NETWORK_BYTES) {
 		(void)err_set(&e, -E2BIG, "the network rules are too large");
 		tell_later(book, &e, done, arg);
 		return;
 	}
 	p = XNEW(struct change);
-	p->internet = internet;
+	p->internet = reach->internet;
 	p->network = BUF_INIT(SANDBOX_NETWORK_BYTES);
-	(void)buf_add_str(&p->network, network);
+	p->told = BUF_INIT(TOLD_BYTES);
+	(void)buf_add_str(&p->network, reach->network);
+	(void)snprintf(p->actor, sizeof p->actor, "%s", reach->actor);
 	p->done = done;
 	p->arg = arg;
 	book->in_flight++;

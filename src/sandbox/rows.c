@@ -15,10 +15,15 @@ const char *end_name(enum sandbox_end by)
 	return end_names[by];
 }
 
+enum {
+	OPTIONS_DATA_BYTES = 1 << 20, /* of the event that tells of a policy */
+};
+
 struct row_job {
 	struct sandbox sb; /* its texts are in the buffers below */
 	struct buf metadata, options, env, data;
-	char runtime[16], actor[SANDBOX_TEAM_SIZE], why[256];
+	char runtime[16], actor[ACTOR_SIZE], why[256];
+	const char *kind; /* of its event, where that differs; a constant */
 	enum sandbox_end by;
 	int64_t run_end_us; /* of the run that this closes */
 	done_fn done;
@@ -77,7 +82,7 @@ static struct store_param text_or_null(const char *text)
 /* As JSON a text may be six times as long: half of it must not be taken for the whole. */
 static int check_whole(const struct row_job *job, struct err *e)
 {
-	return job->metadata.failed || job->options.failed || job->env.failed
+	return job->metadata.failed || job->options.failed || job->env.failed || job->data.failed
 		       ? err_set(e, -E2BIG, "metadata, options or environment are too large")
 		       : 0;
 }
@@ -270,15 +275,20 @@ static int set_options(struct store_tx *tx, void *arg, struct err *e)
 		return r;
 	more = (int64_t)job->options.n - old.options;
 	store_count(tx, job->sb.team_id, STORE_USE_HISTORY, more);
-	return store_exec(tx, "UPDATE sandboxes SET options = $1, bytes = bytes + $3 WHERE id = $2",
+	r = store_exec(tx, "UPDATE sandboxes SET options = $1, bytes = bytes + $3 WHERE id = $2",
 		STORE_PARAMS(P_STR(buf_str(&job->options)), P_TEXT(job->sb.id), P_INT(more)), e);
+	return r < 0 ? r : tell(tx, job, job->kind, e);
 }
 
-void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg)
+void rows_set_options(struct store *store, const struct sandbox *sb,
+	const struct options_change *change, done_fn done, void *arg)
 {
-	struct row_job *job = job_new(sb, "", done, arg);
+	struct row_job *job = job_new(sb, change->actor, done, arg);
 
+	job->kind = change->kind;
 	options_write(sb, &job->options);
+	job->data.max = OPTIONS_DATA_BYTES;
+	(void)buf_add_str(&job->data, change->data);
 	store_run_for(store, sb->team_id, set_options, job_done, job);
 }
 

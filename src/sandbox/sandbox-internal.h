@@ -211,7 +211,12 @@ void rows_paused(struct store *store, const struct sandbox *sb, const char *acto
 	done_fn done, void *arg);
 void rows_resumed(struct store *store, const struct sandbox *sb, const char *actor, done_fn done,
 	void *arg);
-void rows_set_options(struct store *store, const struct sandbox *sb, done_fn done, void *arg);
+struct options_change { /* as the event log has it */
+	const char *actor, *kind;
+	struct str data; /* JSON object */
+};
+void rows_set_options(struct store *store, const struct sandbox *sb,
+	const struct options_change *change, done_fn done, void *arg);
 const char *end_name(enum sandbox_end by); /* as the row has it */
 void rows_ended(struct store *store, const struct sandbox *sb, enum sandbox_end by,
 	const char *actor, const char *why, done_fn done, void *arg);

@@ -206,7 +206,7 @@ void live_arm(struct live *live)
 struct ending {
 	struct live *live;
 	int64_t began_us;
-	char why[256], actor[SANDBOX_TEAM_SIZE];
+	char why[256], actor[ACTOR_SIZE];
 	enum sandbox_end by;
 	struct join *join;
 	done_fn done;
@@ -459,7 +459,7 @@ void sandbox_each(const struct sandbox_book *book, const struct sandbox_owner *w
 
 struct kill {
 	struct op op;
-	char actor[SANDBOX_TEAM_SIZE];
+	char actor[ACTOR_SIZE];
 	const char *why; /* a literal */
 	done_fn done;
 	void *arg;

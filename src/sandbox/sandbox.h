@@ -346,8 +346,13 @@ void sandbox_traffic_token(const struct sandbox_book *book, const char *id,
 int64_t sandbox_latest_us(struct sandbox_book *book, struct str id);
 /* Replaces what its options say of the network. Done when the kernel follows it and the row says
  * so; on failure both stay as they were. Waits for a change under way. -ENOENT: not running. */
+struct sandbox_reach {
+	struct json_bool internet;
+	struct str network;
+	const char *actor; /* as in events */
+};
 void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
-	struct json_bool internet, struct str network, done_fn done, void *arg);
+	const struct sandbox_reach *reach, done_fn done, void *arg);
 /* Called when what a sandbox may reach has changed, before the one who asked for it hears of it. */
 typedef void (*sandbox_network_fn)(void *arg, const char *id);
 void sandbox_on_network(struct sandbox_book *book, sandbox_network_fn fn, void *arg);

@@ -3,7 +3,7 @@
 
 struct snap_job {
 	struct sandbox_snapshot snap;
-	char replaced[SANDBOX_ID_SIZE], actor[SANDBOX_TEAM_SIZE];
+	char replaced[SANDBOX_ID_SIZE], actor[ACTOR_SIZE];
 	char data[48]; /* of the event: how long it took */
 	done_fn done;
 	void *arg;

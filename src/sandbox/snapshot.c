@@ -13,7 +13,7 @@ struct snapshot {
 	bool is_saved, is_recording;
 	struct live *live;
 	struct sandbox_snapshot snap;
-	char replaced[SANDBOX_ID_SIZE], actor[SANDBOX_TEAM_SIZE];
+	char replaced[SANDBOX_ID_SIZE], actor[ACTOR_SIZE];
 	int64_t began_us;
 	struct err e;
 	sandbox_snapshot_fn fn;

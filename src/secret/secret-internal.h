@@ -13,7 +13,7 @@ struct secret_book {
 struct secret_op { /* one call: the job's own copy of everything */
 	struct secret_book *book;
 	uint8_t key[SHA256_SIZE];
-	char team_id[UUID_SIZE], actor[UUID_SIZE];
+	char team_id[UUID_SIZE], actor[ACTOR_SIZE];
 	char which[SECRET_ID_SIZE > SECRET_NAME_SIZE ? SECRET_ID_SIZE : SECRET_NAME_SIZE];
 	bool has_metadata;
 	int64_t most;         /* secrets that the team may have; of a new one */

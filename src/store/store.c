@@ -311,6 +311,7 @@ int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
 	const struct store_cause *cause, struct err *e)
 {
 	struct str data = event->data.p ? event->data : STR("{}");
+	struct str source = actor_source(event->actor);
 	size_t bytes = STORE_EVENT_BYTES + data.n + length(event->actor) + length(event->kind) +
 		       length(event->subject) + length(cause->team_id) + length(cause->agent_id) +
 		       length(cause->task_id) + length(cause->text);
@@ -321,12 +322,13 @@ int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
 	 * that a slower transaction fills later. */
 	return store_exec(tx,
 		"INSERT INTO events (seq, at_us, actor, kind, subject, data, team_id, agent_id, "
-		"task_id, cause, bytes) SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, "
-		"$7, $8, $9, $10 FROM events",
+		"task_id, cause, bytes, source, actor_name) "
+		"SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
+		"(SELECT name FROM api_keys WHERE id = $2) FROM events",
 		STORE_PARAMS(P_INT(cause->at_us ? cause->at_us : time_wall_us()),
-			P_TEXT(event->actor), P_TEXT(event->kind), P_TEXT(event->subject),
+			P_STR(actor_id(event->actor)), P_TEXT(event->kind), P_TEXT(event->subject),
 			P_STR(data), text_or_null(cause->team_id), text_or_null(cause->agent_id),
 			text_or_null(cause->task_id), text_or_null(cause->text),
-			P_INT((int64_t)bytes)),
+			P_INT((int64_t)bytes), source.n ? P_STR(source) : P_NULL),
 		e);
 }

@@ -162,7 +162,7 @@ char *store_dup_text(const struct store_row *row, int column); /* the caller fre
 
 /* Appends to the event log, in the same transaction as the change it tells of. */
 struct store_event {
-	const char *actor;   /* key id, "system", "timeout" */
+	const char *actor;   /* key id, "system", "timeout", as base/actor.h has it */
 	const char *kind;    /* "sandbox.created" */
 	const char *subject; /* id of what it happened to */
 	struct str data;     /* JSON object */

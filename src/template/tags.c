@@ -92,7 +92,7 @@ int template_load_tags(struct template_book *book, struct store *store, struct e
 
 struct tag_job {
 	struct template_book *book;
-	char template_id[TEMPLATE_ID_SIZE], actor[UUID_SIZE], team_id[UUID_SIZE];
+	char template_id[TEMPLATE_ID_SIZE], actor[ACTOR_SIZE], team_id[UUID_SIZE];
 	int64_t now_us;
 	char (*names)[TAG_SIZE];
 	size_t n;

@@ -40,7 +40,7 @@ struct volume_book {
 struct volume_change { /* one transaction on its way */
 	struct volume_book *book;
 	struct volume volume;
-	char actor[UUID_SIZE];
+	char actor[ACTOR_SIZE];
 	int dir_fd; /* the job's own */
 	int64_t max_count;
 	struct err e;

@@ -114,6 +114,11 @@ class Events(unittest.TestCase):
         self.assertEqual([json.loads(line)['seq'] for line in lines], [r['seq'] for r in rows])
         self.assertEqual(json.loads(self.atoll('audit', '--json', '--actor', 'nobody')), [])
         self.assertEqual(json.loads(self.atoll('audit', '--json', '--to', '2020-01-01T00:00:00Z')), [])
+        self.assertEqual({(r['actor_name'], r['source']) for r in rows}, {(rows[0]['actor_name'], '127.0.0.1')})
+        head, first = self.atoll('audit', '--kind', 'secret.').splitlines()[:2]
+        self.assertIn(rows[0]['actor_name'], first)
+        self.assertIn('127.0.0.1', first)
+        self.assertNotIn(rows[0]['actor'], first)
         self.atoll('audit', '--export', 'xml', code=2)
         self.atoll('audit', '--from', 'yesterday', code=2)
 

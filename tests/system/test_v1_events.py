@@ -261,6 +261,44 @@ class Audit(Case):
         self.assertEqual([r['seq'] for r in whole], sorted((r['seq'] for r in whole), reverse=True))
         self.assertNotIn('a-value-that-nobody-sees', json.dumps(whole))
 
+    def test_the_keys_name_and_the_address_stand_beside_the_id(self):
+        key, made = self.api.key_for(name='deploy bot')
+        key.ask('PUT', '/secrets/named', {'value': 'a-value-that-nobody-sees'})
+        renamed = key.raw('PATCH', f"/api-keys/{made['id']}", '{"name": "called otherwise"}',
+                          {'Content-Type': 'application/json'})
+        self.assertLess(renamed.status, 300, renamed.body)
+        row = self.api.get('/audit', actor=made['id'], kind='secret.').json()['items'][0]
+        self.assertEqual((row['actor'], row['actor_name'], row['source']),
+                         (made['id'], 'deploy bot', '127.0.0.1'))
+        operator = Api(self.server, operator=TOKEN)
+        team = row['team_id']
+        operator.call('PUT', '/quota', {'sandboxes': 100}, {'X-Team-ID': team})
+        row = operator.get('/audit', kind='team.quota').json()['items'][0]
+        self.assertEqual((row['actor'], row['actor_name'], row['source']), ('admin', None, '127.0.0.1'))
+        lines = list(csv.DictReader(io.StringIO(self.api.get('/audit', actor=made['id'], kind='secret.',
+                                                             format='csv').body.decode())))
+        self.assertEqual([(r['actor_name'], r['source']) for r in lines], [('deploy bot', '127.0.0.1')])
+        child, _ = key.key_for(name='child')  # who made a key is the id alone
+        self.assertEqual(child.get('/keys').json()['items'][0]['created_by'], made['id'])
+
+    def test_a_change_of_the_network_is_told_without_what_headers_hold(self):
+        key, made = self.api.key_for(name='network keeper')
+        with self.box() as box:
+            change = {'allowOut': ['198.51.100.7', 'example.com'], 'denyOut': ['0.0.0.0/0'],
+                      'rules': {'example.com': [{'transform': {'headers': {
+                          'X-Key': 'a-value-that-nobody-sees'}}}]}}
+            answer = key.raw('PUT', f'/sandboxes/{box.id}/network', json.dumps(change),
+                             {'Content-Type': 'application/json'})
+            self.assertEqual(answer.status, 204, answer.body)
+            rows = self.api.get('/audit', kind='sandbox.network', subject=box.id).json()['items']
+            key.raw('PUT', f'/sandboxes/{box.id}/network', '{"denyOut": ["no address"]}',
+                    {'Content-Type': 'application/json'})
+            self.assertEqual(self.api.get('/audit', kind='sandbox.network', subject=box.id).json()['items'], rows)
+        self.assertEqual([(r['actor_name'], r['source']) for r in rows], [('network keeper', '127.0.0.1')])
+        self.assertEqual(rows[0]['data'], {
+            'internet': None, 'deny_out': ['0.0.0.0/0'], 'allow_out': ['198.51.100.7/32', 'example.com'],
+            'rules': [{'host': 'example.com', 'headers': ['X-Key']}]})
+
     def test_the_export_has_the_same_rows(self):
         for i in range(5):
             self.some_events(1, f'exported-{i}')

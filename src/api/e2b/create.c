@@ -141,7 +141,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 		return;
 	spec = (struct sandbox_spec){
 		.team_id = call->key.team_id,
-		.actor = call->key.id,
+		.actor = call->actor,
 		.agent_id = labels.agent_id,
 		.task_id = labels.task_id,
 		.traceparent = call->traceparent,

@@ -90,7 +90,7 @@ static int decode_name(struct api_call *call, struct key_in *in)
 static void create_in_team(struct api_call *call, const char *team_id)
 {
 	struct access_key_spec spec = { .team_id = team_id,
-		.actor = call->key.id,
+		.actor = call->actor,
 		.scopes = call->key.scopes,
 		.expires_us = call->key.expires_us };
 	struct key_in in;
@@ -120,13 +120,13 @@ void e2b_keys_rename(struct api_call *call)
 
 	if (decode_name(call, &in) == 0)
 		access_rename_key(call->api->config.access, call->key.team_id, call->params[0],
-			in.name, call->key.id, key_renamed, call);
+			in.name, call->actor, key_renamed, call);
 }
 
 void e2b_keys_revoke(struct api_call *call)
 {
-	access_revoke_key(call->api->config.access, call->key.team_id, call->params[0],
-		call->key.id, api_done_empty, call);
+	access_revoke_key(call->api->config.access, call->key.team_id, call->params[0], call->actor,
+		api_done_empty, call);
 }
 
 /* ---- the operator, for any team ---- */
@@ -153,7 +153,7 @@ void e2b_admin_key_revoke(struct api_call *call)
 	const struct access_team *team = e2b_admin_team(call);
 
 	if (team)
-		access_revoke_key(call->api->config.access, team->id, call->params[1], call->key.id,
+		access_revoke_key(call->api->config.access, team->id, call->params[1], call->actor,
 			api_done_empty, call);
 }
 

@@ -36,7 +36,7 @@ void e2b_kill(struct api_call *call)
 	struct str id;
 
 	if (e2b_id(call, &id) == 0)
-		sandbox_kill(call->api->config.sandboxes, &call->owner, id, call->key.id,
+		sandbox_kill(call->api->config.sandboxes, &call->owner, id, call->actor,
 			api_done_empty, call);
 }
 
@@ -103,7 +103,7 @@ void e2b_refresh(struct api_call *call)
 
 void e2b_pause(struct api_call *call)
 {
-	struct sandbox_pause how = { .asker = http_peer(call->x), .actor = call->key.id };
+	struct sandbox_pause how = { .asker = http_peer(call->x), .actor = call->actor };
 	struct life_in in;
 	struct str id;
 
@@ -125,7 +125,7 @@ static void connected(void *arg, int r, bool resumed, const struct sandbox *sb, 
 
 static void wake(struct api_call *call, int64_t default_timeout_s, bool only_paused)
 {
-	struct sandbox_resume how = { .only_paused = only_paused, .actor = call->key.id };
+	struct sandbox_resume how = { .only_paused = only_paused, .actor = call->actor };
 	struct life_in in;
 	struct str id;
 

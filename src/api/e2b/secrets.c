@@ -58,7 +58,7 @@ static struct secret_in input(const struct api_call *call, struct str which,
 	const struct secret_body *body)
 {
 	return (struct secret_in){ .team_id = call->key.team_id,
-		.actor = call->key.id,
+		.actor = call->actor,
 		.which = which,
 		.value = body->value,
 		.metadata = body->metadata };
@@ -94,7 +94,7 @@ void e2b_secrets_get(struct api_call *call)
 
 void e2b_secrets_remove(struct api_call *call)
 {
-	secret_remove(call->api->config.secrets, call->key.team_id, call->params[0], call->key.id,
+	secret_remove(call->api->config.secrets, call->key.team_id, call->params[0], call->actor,
 		api_done_empty, call);
 }
 

@@ -45,7 +45,7 @@ void e2b_snapshot_create(struct api_call *call)
 	if (e2b_id(call, &id) < 0 || api_decode(call, &snapshot_shape, &in, true) < 0 ||
 		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0))
 		return;
-	sandbox_snapshot(call->api->config.sandboxes, &call->owner, id, name.clean, call->key.id,
+	sandbox_snapshot(call->api->config.sandboxes, &call->owner, id, name.clean, call->actor,
 		snapshot_made, call);
 }
 
@@ -176,7 +176,7 @@ static void forked_all(void *arg, int r, const struct err *e)
 
 void e2b_fork(struct api_call *call)
 {
-	struct sandbox_fork how = { .actor = call->key.id };
+	struct sandbox_fork how = { .actor = call->actor };
 	struct fork_call *f;
 	struct fork_in in;
 	struct str id;

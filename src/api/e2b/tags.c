@@ -168,7 +168,7 @@ void e2b_tags_assign(struct api_call *call)
 	t->tags = in.tags;
 	template_build_id(&found.t, t->build_id);
 	template_add_tags(call->api->config.templates, found.t.id, in.tags.v, in.tags.n,
-		&(struct template_actor){ call->key.id, call->key.team_id }, tags_added, t);
+		&(struct template_actor){ call->actor, call->key.team_id }, tags_added, t);
 }
 
 void e2b_tags_remove(struct api_call *call)
@@ -187,6 +187,6 @@ void e2b_tags_remove(struct api_call *call)
 		api_fail_status(call, 400, "name must be without a tag");
 	else if (find_own(call, in.name, &found) == 0)
 		template_remove_tags(call->api->config.templates, found.t.id, in.tags.v, in.tags.n,
-			&(struct template_actor){ call->key.id, call->key.team_id }, api_done_empty,
+			&(struct template_actor){ call->actor, call->key.team_id }, api_done_empty,
 			call);
 }

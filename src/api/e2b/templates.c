@@ -291,7 +291,7 @@ void e2b_templates_delete(struct api_call *call)
 		return;
 	if (found.snap)
 		sandbox_delete_snapshot(call->api->config.sandboxes, &call->owner, call->params[0],
-			call->key.id, api_done_empty, call);
+			call->actor, api_done_empty, call);
 	else
 		refuse_delete(call, &found.t);
 }

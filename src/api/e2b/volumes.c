@@ -68,7 +68,7 @@ void e2b_volumes_create(struct api_call *call)
 	struct volume_in in;
 
 	if (api_decode(call, &volume_shape, &in, false) == 0)
-		volume_create(call->api->config.volumes, &call->volume_owner, in.name, call->key.id,
+		volume_create(call->api->config.volumes, &call->volume_owner, in.name, call->actor,
 			created, call);
 }
 
@@ -106,12 +106,12 @@ void e2b_volumes_rotate_token(struct api_call *call)
 {
 	if (check_id(call) == 0)
 		volume_rotate_token(call->api->config.volumes, &call->volume_owner, call->params[0],
-			call->key.id, rotated, call);
+			call->actor, rotated, call);
 }
 
 void e2b_volumes_remove(struct api_call *call)
 {
 	if (check_id(call) == 0)
 		volume_remove(call->api->config.volumes, &call->volume_owner, call->params[0],
-			call->key.id, api_done_empty, call);
+			call->actor, api_done_empty, call);
 }

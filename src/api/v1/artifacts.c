@@ -147,5 +147,5 @@ static void deleted(void *arg, int r, const struct err *e)
 void v1_artifacts_delete(struct api_call *call)
 {
 	execution_delete_artifact(call->api->config.executions, v1_owner(call), call->params[0],
-		call->key.id, deleted, call);
+		call->actor, deleted, call);
 }

@@ -29,7 +29,9 @@ static void write_csv(struct buf *out, const struct observe_item *item)
 	v1_csv_cell(out, item->agent_id, false);
 	v1_csv_cell(out, item->task_id, false);
 	v1_csv_cell(out, item->cause, false);
-	v1_csv_cell(out, item->data, true);
+	v1_csv_cell(out, item->data, false);
+	v1_csv_cell(out, item->actor_name, false);
+	v1_csv_cell(out, item->source, true);
 }
 
 static void begin(struct export *x)
@@ -45,7 +47,8 @@ static void begin(struct export *x)
 	http_begin(http, 200, x->is_csv ? "text/csv; charset=utf-8" : "application/x-ndjson", -1);
 	if (x->is_csv)
 		(void)http_write(http,
-			STR("seq,at,kind,subject,actor,team_id,agent_id,task_id,cause,data\r\n"));
+			STR("seq,at,kind,subject,actor,team_id,agent_id,task_id,cause,data,"
+			    "actor_name,source\r\n"));
 }
 
 static void send_items(struct export *x, const struct observe_item *v, size_t n)

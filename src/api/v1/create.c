@@ -87,7 +87,7 @@ static void give_up(struct creation *c, const struct err *e)
 {
 	c->e = *e;
 	sandbox_kill(c->call->api->config.sandboxes, v1_owner(c->call), str_of(c->id),
-		c->call->key.id, taken_away, c);
+		c->call->actor, taken_away, c);
 }
 
 static void next_file(struct creation *c);
@@ -392,7 +392,7 @@ static int describe(struct creation *c)
 		return -EPERM;
 	}
 	c->spec = (struct sandbox_spec){ .team_id = call->key.team_id,
-		.actor = call->key.id,
+		.actor = call->actor,
 		.traceparent = call->traceparent,
 		.bound_agent = call->key.agent_id,
 		.runtime = c->in.runtime,

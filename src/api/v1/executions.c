@@ -37,7 +37,7 @@ static const struct json_shape command_shape = { .fields = v1_command_fields,
 int v1_command_spec(struct api_call *call, const struct v1_command *in, struct execution_spec *ret)
 {
 	*ret = (struct execution_spec){ .who = v1_owner(call),
-		.actor = call->key.id,
+		.actor = call->actor,
 		.shell = in->shell,
 		.argv = in->argv,
 		.cwd = in->cwd,
@@ -116,7 +116,7 @@ static void write_members(struct jsonw *w, const struct execution *ex)
 	v1_text(w, "user", ex->user);
 	v1_text(w, "agent_id", ex->agent_id);
 	v1_text(w, "task_id", ex->task_id);
-	v1_text(w, "actor", ex->actor);
+	jsonw_str(w, "actor", actor_id(ex->actor));
 	v1_time(w, "started_at", ex->started_us);
 	v1_time(w, "deadline_at", ex->deadline_us);
 	v1_time(w, "ended_at", is_ended ? ex->ended_us : 0);
@@ -602,6 +602,6 @@ void v1_executions_cancel(struct api_call *call)
 	if (read_ref(call, &ref) < 0 || api_decode(call, &cancel_shape, &in, true) < 0)
 		return;
 	grace_ms = in.grace_ms.is_set ? in.grace_ms.value : EXECUTION_GRACE_MS;
-	execution_cancel(call->api->config.executions, &ref, in.signal.p, grace_ms, call->key.id,
+	execution_cancel(call->api->config.executions, &ref, in.signal.p, grace_ms, call->actor,
 		cancelled, call);
 }

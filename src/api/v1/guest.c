@@ -215,7 +215,7 @@ void v1_file_event(const struct api_call *call, const char *id, const char *kind
 {
 	CLEANUP(buf_done) struct buf data = BUF_INIT(16 << 10);
 	const struct sandbox *sb = sandbox_find_tenant(call->api->config.sandboxes, id);
-	struct observe_event event = { .actor = call->key.id,
+	struct observe_event event = { .actor = call->actor,
 		.kind = kind,
 		.subject = id,
 		.team_id = sb ? sb->team_id : call->key.team_id,

@@ -155,7 +155,7 @@ static int read_end(struct api_call *call, const struct key_in *in, int64_t *ret
 
 void v1_keys_create(struct api_call *call)
 {
-	struct access_key_spec spec = { .team_id = call->key.team_id, .actor = call->key.id };
+	struct access_key_spec spec = { .team_id = call->key.team_id, .actor = call->actor };
 	struct key_in in;
 
 	if (api_decode(call, &key_shape, &in, false) < 0)
@@ -207,12 +207,12 @@ void v1_keys_rotate(struct api_call *call)
 		return;
 	}
 	access_rotate_key(call->api->config.access, call->key.team_id, call->params[0],
-		in.overlap.is_set ? in.overlap.value : USUAL_OVERLAP_S, call->key.id, key_made,
+		in.overlap.is_set ? in.overlap.value : USUAL_OVERLAP_S, call->actor, key_made,
 		call);
 }
 
 void v1_keys_revoke(struct api_call *call)
 {
-	access_revoke_key(call->api->config.access, call->key.team_id, call->params[0],
-		call->key.id, api_done_empty, call);
+	access_revoke_key(call->api->config.access, call->key.team_id, call->params[0], call->actor,
+		api_done_empty, call);
 }

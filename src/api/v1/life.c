@@ -59,7 +59,7 @@ static void paused(void *arg, int r, const struct err *e)
 
 void v1_sandboxes_pause(struct api_call *call)
 {
-	struct sandbox_pause how = { .asker = http_peer(call->x), .actor = call->key.id };
+	struct sandbox_pause how = { .asker = http_peer(call->x), .actor = call->actor };
 	struct life_in in;
 
 	if (api_decode(call, &pause_shape, &in, true) < 0 || !v1_sandbox(call))
@@ -107,7 +107,7 @@ static int check_timeout(struct api_call *call, struct json_int asked, int64_t u
 
 void v1_sandboxes_resume(struct api_call *call)
 {
-	struct sandbox_resume how = { .only_paused = true, .actor = call->key.id };
+	struct sandbox_resume how = { .only_paused = true, .actor = call->actor };
 	const struct sandbox *sb;
 	struct life_in in;
 
@@ -133,7 +133,7 @@ static const struct json_shape extend_shape = JSON_SHAPE(struct life_in, extend_
 static void tell_extended(const struct api_call *call, const struct sandbox *sb)
 {
 	CLEANUP(buf_done) struct buf data = BUF_INIT(1024);
-	struct observe_event event = { .actor = call->key.id,
+	struct observe_event event = { .actor = call->actor,
 		.kind = "sandbox.extended",
 		.subject = sb->id,
 		.team_id = sb->team_id,
@@ -228,13 +228,12 @@ static void network_set(void *arg, int r, const struct err *e)
 void v1_sandboxes_network(struct api_call *call)
 {
 	const struct sandbox *sb = v1_running(call);
-	struct json_bool internet;
-	struct str network;
+	struct sandbox_reach reach = { .actor = call->actor };
 
-	if (sb &&
-		api_network_update(call, call->body, sb->options.network, &network, &internet) == 0)
+	if (sb && api_network_update(call, call->body, sb->options.network, &reach.network,
+			  &reach.internet) == 0)
 		sandbox_set_network(call->api->config.sandboxes, v1_owner(call), call->params[0],
-			internet, network, network_set, call);
+			&reach, network_set, call);
 }
 
 /* ---- snapshots ---- */
@@ -280,7 +279,7 @@ void v1_sandboxes_snapshot(struct api_call *call)
 		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0) || !v1_running(call))
 		return;
 	sandbox_snapshot(call->api->config.sandboxes, v1_owner(call), call->params[0], name.clean,
-		call->key.id, snapshot_made, call);
+		call->actor, snapshot_made, call);
 }
 
 /* ---- fork ---- */
@@ -337,7 +336,7 @@ static void forked_all(void *arg, int r, const struct err *e)
 
 void v1_sandboxes_fork(struct api_call *call)
 {
-	struct sandbox_fork how = { .actor = call->key.id };
+	struct sandbox_fork how = { .actor = call->actor };
 	struct fork_call *f;
 	struct life_in in;
 

@@ -71,5 +71,5 @@ void v1_quota_put(struct api_call *call)
 		api_fail(call, &e);
 		return;
 	}
-	access_set_quota(access, call->key.team_id, &quota, call->key.id, quota_set, call);
+	access_set_quota(access, call->key.team_id, &quota, call->actor, quota_set, call);
 }

@@ -76,5 +76,5 @@ void v1_rules_put(struct api_call *call)
 		return;
 	*rc = (struct rules_call){ call, in.agent_id.n ? in.agent_id.p : "" };
 	execution_set_rules(call->api->config.executions, call->key.team_id, rc->agent_id,
-		in.programs.is_set ? &in.programs : NULL, call->key.id, rules_set, rc);
+		in.programs.is_set ? &in.programs : NULL, call->actor, rules_set, rc);
 }

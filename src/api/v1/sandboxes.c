@@ -42,7 +42,7 @@ void v1_sandboxes_delete(struct api_call *call)
 {
 	if (sandbox_find_any(call->api->config.sandboxes, v1_owner(call), call->params[0]))
 		sandbox_kill(call->api->config.sandboxes, v1_owner(call), call->params[0],
-			call->key.id, killed, call);
+			call->actor, killed, call);
 	else
 		v1_record(call, ended_before);
 }

@@ -98,7 +98,7 @@ void v1_secrets_put(struct api_call *call)
 	}
 	p->call = call;
 	p->in = (struct secret_in){ .team_id = call->key.team_id,
-		.actor = call->key.id,
+		.actor = call->actor,
 		.which = call->params[0],
 		.value = body.value,
 		.metadata = body.metadata };
@@ -107,6 +107,6 @@ void v1_secrets_put(struct api_call *call)
 
 void v1_secrets_delete(struct api_call *call)
 {
-	secret_remove(call->api->config.secrets, call->key.team_id, call->params[0], call->key.id,
+	secret_remove(call->api->config.secrets, call->key.team_id, call->params[0], call->actor,
 		api_done_empty, call);
 }

@@ -5,7 +5,7 @@ struct v1_caller v1_caller(const struct api_call *call)
 {
 	return (struct v1_caller){ .team_id = call->key.team_id,
 		.agent_id = call->key.agent_id,
-		.key_id = call->key.id,
+		.key_id = call->actor,
 		.scopes = call->key.scopes,
 		.is_operator = call->is_operator };
 }

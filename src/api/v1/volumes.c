@@ -22,5 +22,5 @@ static void rotated(void *arg, int r, const struct volume *v, const struct err *
 void v1_volumes_rotate_token(struct api_call *call)
 {
 	volume_rotate_token(call->api->config.volumes, &call->volume_owner, call->params[0],
-		call->key.id, rotated, call);
+		call->actor, rotated, call);
 }
