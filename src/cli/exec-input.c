@@ -137,11 +137,11 @@ void session_input_stop(struct session *s)
 static void signal_answered(struct session *s, int r, int status, struct str body)
 {
 	(void)body;
-	/* E2B's own guest knows only TERM and KILL. */
+	/* E2B's own guest knows only TERM and KILL, and a shell at a terminal ignores the first. */
 	if (r == 0 && status != 200 && status != 404 &&
 		strcmp(s->signal_name, "SIGNAL_SIGTERM") != 0 &&
 		strcmp(s->signal_name, "SIGNAL_SIGKILL") != 0)
-		session_send_signal(s, "SIGNAL_SIGTERM");
+		session_send_signal(s, s->request->tty ? "SIGNAL_SIGKILL" : "SIGNAL_SIGTERM");
 	session_settle(s);
 }
 
@@ -152,6 +152,7 @@ void session_send_signal(struct session *s, const char *name)
 
 	session_message(s, &body, &w);
 	jsonw_strz(&w, "signal", name);
+	jsonw_bool(&w, "group", true); /* what it has started ends with it */
 	jsonw_end_object(&w);
 	if (session_rpc(s, &s->control, "SendSignal", &body, SIGNAL_TIMEOUT_MS, signal_answered))
 		s->signal_name = name;
@@ -204,7 +205,9 @@ static const char *name_of(int signo)
 }
 
 /* The first goes to the command; the second within a moment kills it; the third only leaves. In a
- * terminal Ctrl+C is a key like others, so a signal means that our own terminal is going away. */
+ * terminal Ctrl+C is a key like others, so a signal means that our own terminal is going away: the
+ * command hears of it as from any terminal, and a shell passes it on to its jobs. What is to stay
+ * is what was told apart from it on purpose (nohup, setsid). */
 void session_signal(void *arg, int signo)
 {
 	struct session *s = arg;
@@ -221,8 +224,9 @@ void session_signal(void *arg, int signo)
 	if (s->pid == 0 || s->signals > 2 || s->request->tty)
 		s->leaving_signo = signo;
 	if (s->pid != 0 && s->signals <= 2)
-		session_send_signal(s,
-			s->request->tty || s->signals == 2 ? "SIGNAL_SIGKILL" : name_of(signo));
+		session_send_signal(s, s->signals == 2   ? "SIGNAL_SIGKILL"
+				       : s->request->tty ? "SIGNAL_SIGHUP"
+							 : name_of(signo));
 	session_settle(s);
 }
 

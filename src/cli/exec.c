@@ -263,6 +263,7 @@ static void write_start(struct session *s, struct buf *body)
 	} else {
 		jsonw_bool(&w, "stdin", q->stdin_fd >= 0);
 	}
+	jsonw_bool(&w, "group", true); /* --timeout ends what it has started, too */
 	jsonw_end_object(&w);
 	connect_frame_end(body, mark, 0);
 }

@@ -229,12 +229,19 @@ static void end_if_over(struct process *p)
 	process_free(p);
 }
 
+/* By the signal itself, or as shells say it. */
+static bool is_ended_by(int wait_status, int signo)
+{
+	return (WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == signo) ||
+	       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + signo);
+}
+
 static void reaped(struct process *p, int wait_status)
 {
 	p->is_reaped = true;
 	p->wait_status = wait_status;
 	/* Its number was given back a moment ago, and the kernel hands them out in a circle. */
-	if (p->is_group_killed)
+	if (p->is_group_killed || (p->asked_signo && is_ended_by(wait_status, p->asked_signo)))
 		(void)kill(-p->pid, SIGKILL);
 	p->is_oom = !p->is_killed && ending_is_kill(wait_status) &&
 		    gauges_blame_memory(p->table->gauges, p->kills_before);
@@ -279,12 +286,31 @@ void process_on_reaped(struct process *p, struct process_waiter *w, loop_fn fn, 
 	list_append(&p->waiters, &w->node);
 }
 
+/* Reaped, but a grandchild holds its output. The kernel gives a number to nobody while it is that
+ * of a group, so if a process has it now, the group is gone. */
+static void signal_orphans(const struct process *p, int signo)
+{
+	if (kill(p->pid, 0) < 0 && errno == ESRCH)
+		(void)kill(-p->pid, signo);
+}
+
+static bool is_interrupt(int signo)
+{
+	return signo == SIGINT || signo == SIGQUIT; /* who ignores SIGHUP was told to (nohup) */
+}
+
 int process_signal(struct process *p, int signo, bool to_group, struct err *e)
 {
-	/* Reaped, but a grandchild holds its output: only the waiting is left to end. Nor is its
-	 * group certain to be its own any more. */
+	/* What a shell has put into the background ignores a terminal's signals. It ends with the
+	 * shell that they end, and when only it is left, by another. */
+	if (p->ends_group && to_group && is_interrupt(signo)) {
+		p->asked_signo = signo;
+		signo = p->is_reaped ? SIGTERM : signo;
+	}
 	if (!p->is_reaped && kill(to_group ? -p->pid : p->pid, signo) < 0)
 		return err_sys(e, -errno, "kill");
+	if (p->is_reaped && to_group)
+		signal_orphans(p, signo);
 	if (signo != SIGKILL && signo != SIGTERM)
 		return 0;
 	p->is_killed = true;
@@ -298,7 +324,7 @@ static void on_deadline(void *arg)
 	struct process *p = arg;
 
 	p->is_timed_out = true;
-	(void)process_signal(p, SIGKILL, p->is_held, NULL);
+	(void)process_signal(p, SIGKILL, p->is_held || p->ends_group, NULL);
 }
 
 int process_resize(struct process *p, struct pty_size size, struct err *e)
@@ -425,6 +451,7 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	p->tag = spec->tag.p ? strndup(spec->tag.p, spec->tag.n) : NULL;
 	p->config = strndup(spec->config.p, spec->config.n);
 	p->is_held = spec->is_held;
+	p->ends_group = spec->ends_group;
 	p->backlog = backlog_new(spec->hidden ? &t->unkept : spec->is_held ? &t->held : &t->kept);
 	list_init(&p->streams);
 	list_init(&p->waiters);

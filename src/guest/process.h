@@ -48,7 +48,9 @@ struct process {
 	 * once so much is kept its output is left in its pipes, and its end is remembered longer.
 	 */
 	bool is_held;
-	bool is_full; /* and that much is kept: nothing is read until somebody follows */
+	bool ends_group; /* what ends it ends its group: its deadline, and interrupts */
+	int asked_signo; /* the last of these; 0: none */
+	bool is_full;    /* and that much is kept: nothing is read until somebody follows */
 
 	struct output out[2];
 	struct input in;
@@ -114,7 +116,8 @@ struct process_spec {
 	struct pty_size size;
 	bool hidden;
 	bool is_held;
-	int64_t timeout_ms; /* 0: none. Then it is killed; one that is held with its group. */
+	bool ends_group;
+	int64_t timeout_ms; /* 0: none. Then it is killed, with its group if so or held. */
 };
 int process_start(struct process_table *t, const struct process_spec *spec, struct process **ret,
 	struct err *e);

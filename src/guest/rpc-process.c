@@ -104,7 +104,8 @@ struct start_in {
 	bool has_pty;
 	struct str tag;
 	struct json_bool has_stdin;
-	struct json_bool is_held; /* ours, as the next: for commands that the server records */
+	struct json_bool is_held;    /* ours, as the next: for commands that the server records */
+	struct json_bool ends_group; /* a deadline ends all of it */
 	struct json_int timeout_ms;
 	struct str input; /* all of its stdin */
 };
@@ -116,6 +117,7 @@ static const struct json_field start_fields[] = {
 	JSON_FIELD(struct start_in, tag, "tag", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct start_in, has_stdin, "stdin", JSON_BOOL, .flags = JSON_LAX),
 	JSON_FIELD(struct start_in, is_held, "hold", JSON_BOOL, .flags = JSON_LAX),
+	JSON_FIELD(struct start_in, ends_group, "group", JSON_BOOL, .flags = JSON_LAX),
 	JSON_FIELD(struct start_in, timeout_ms, "timeoutMs", JSON_INT, .flags = JSON_LAX, .min = 1,
 		.max = INT32_MAX),
 	JSON_FIELD(struct start_in, input, "input", JSON_BYTES, .flags = JSON_LAX),
@@ -200,6 +202,7 @@ static struct process *start(struct rpc *rpc, const struct start_in *in, const c
 			.has_pty = in->has_pty,
 			.size = size_of(&in->pty),
 			.is_held = in->is_held.value,
+			.ends_group = in->ends_group.value,
 			.timeout_ms = in->timeout_ms.is_set ? in->timeout_ms.value : timeout_ms,
 		},
 		&p, e);

@@ -339,6 +339,30 @@ class Exec(Cli):
             run.send_signal(signal.SIGINT)
             self.assertEqual(run.wait(60), 137)
 
+    def test_what_the_command_started_ends_with_it(self):
+        # A shell with children in its group, one that has ended before its child, and a time-out.
+        tree = 'sleep {0}.5 & sleep {0}.5 & echo ready; wait'
+        for mark, script, signo in ((7001, tree, signal.SIGTERM), (7002, tree, signal.SIGINT), (7003, tree, signal.SIGHUP),
+                                    (7004, 'sleep {0}.5 & echo ready', signal.SIGTERM), (7005, tree, None),
+                                    (7006, 'sleep {0}.5 & echo ready', signal.SIGINT)):
+            words = ['--timeout', '2'] if signo is None else []
+            with subprocess.Popen([ATOLL, 'sbx', 'exec', self.box, *words, '--', 'sh', '-c', script.format(mark)],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as run:
+                self.assertEqual(run.stdout.readline(), b'ready\n')
+                if signo:
+                    run.send_signal(signo)
+                self.assertNotEqual(run.wait(60), 125)
+            self.all_end(mark)
+        # On purpose it may stay.
+        self.exec('--timeout', '2', '--', 'sh', '-c', 'setsid sleep 7009.5 >/dev/null 2>&1 & sleep 60')
+        self.assertEqual(self.exec('--', 'pkill', '-f', 'sleep 7009.5').returncode, 0)
+
+    def all_end(self, mark):
+        end = time.monotonic() + 30
+        while self.exec('--', 'pgrep', '-f', f'^sleep {mark}[.]5').returncode == 0:
+            self.assertLess(time.monotonic(), end, f'{mark} lives on')
+            time.sleep(0.1)
+
     def interrupt_is_taken(self, pid):
         """Waits until none is pending: two of them at once would be one."""
         end, pending = time.monotonic() + 30, 1 << signal.SIGINT - 1
@@ -617,6 +641,17 @@ class Tty(Cli):
             os.kill(terminal.pid, signo)
             self.assertIn(terminal.wait(), (128 + signo, -signo))
             self.assertEqual(terminal.after, terminal.before, signo)
+
+    def test_the_jobs_of_a_shell_end_with_its_terminal(self):
+        terminal = self.shell()
+        terminal.send(b'sleep 7011.5 & sleep 7011.5 & echo beg""un; sleep 7011.5\n')
+        terminal.expect(b'begun')
+        os.kill(terminal.pid, signal.SIGHUP)
+        self.assertIn(terminal.wait(), (128 + signal.SIGHUP, -signal.SIGHUP))
+        end = time.monotonic() + 30
+        while atoll('sbx', 'exec', self.box, '--', 'pgrep', '-f', '^sleep 7011').returncode == 0:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.1)
 
     def test_without_i_the_terminal_is_left_alone(self):
         terminal = Terminal('sbx', 'exec', self.box, '--', 'cat')
