@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -84,6 +85,7 @@ static _Noreturn void execute(const char *const argv[], int out_fd)
 	int in_fd = open("/dev/null", O_RDONLY | O_CLOEXEC), r;
 	sigset_t none;
 
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* nobody else waits for it */
 	(void)sigemptyset(&none);
 	(void)sigprocmask(SIG_SETMASK, &none, NULL);
 	if (in_fd < 0 || dup2(in_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0 ||

@@ -703,8 +703,9 @@ static int serve(struct server *s, char **argv, struct err *e)
 		return r;
 	crash_arm(getenv(CRASH_VARIABLE));
 	fault_arm(getenv(FAULT_VARIABLE));
-	r = s->config.tls_cert ? renew_new(&s->config, &s->renew, e) : 0;
-
+	r = follow_keeper(s, e); /* and once more below: giving up root ends it */
+	if (r >= 0 && s->config.tls_cert)
+		r = renew_new(&s->config, &s->renew, e);
 	if (r >= 0)
 		r = prepare(&s->config, TAKE_FD(s->kept.listen_fd), &s->prepared, e);
 	if (r >= 0)

@@ -1,8 +1,17 @@
 #include "server/template-make.h"
 
-#include <spawn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
+
+enum {
+	TIDY_MS = 20000, /* that the script has to remove what it began, once it was told to end */
+	CANNOT_RUN = 127,
+};
+
+static const int ending_signals[] = { SIGTERM, SIGINT, SIGHUP };
 
 /* Beside the build directory in a checkout, in ../share when installed. */
 static int find_script(char *path, size_t size, struct err *e)
@@ -28,13 +37,73 @@ static int find_script(char *path, size_t size, struct err *e)
 		path);
 }
 
+/* It ends with us, however we end: SIGTERM has it remove what it has begun. */
+static _Noreturn void become_script(pid_t parent, const sigset_t *mask, char *const argv[])
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 || getppid() != parent)
+		_exit(CANNOT_RUN);
+	(void)sigprocmask(SIG_SETMASK, mask, NULL);
+	(void)execv(argv[0], argv);
+	_exit(CANNOT_RUN);
+}
+
+/* Its wait status, and the signal that told us to end meanwhile (0: none), which it was told too.
+ */
+static int wait_for_script(pid_t pid, const sigset_t *awaited, int *ret_status, int *ret_signo)
+{
+	int64_t until_ms = INT64_MAX;
+
+	for (;;) {
+		struct timespec second = { .tv_sec = 1 };
+		pid_t ended = waitpid(pid, ret_status, WNOHANG);
+		int signo;
+
+		if (ended == pid)
+			return 0;
+		if (ended < 0 && errno != EINTR)
+			return -errno;
+		signo = sigtimedwait(awaited, NULL, &second);
+		if (signo > 0 && signo != SIGCHLD && *ret_signo == 0) {
+			*ret_signo = signo;
+			until_ms = time_now_ms() + TIDY_MS;
+			(void)kill(pid, SIGTERM);
+		}
+		if (time_now_ms() > until_ms)
+			(void)kill(pid, SIGKILL);
+	}
+}
+
+/* We are not serving yet: a signal ends this process, but only once the script has tidied up. */
+static int run_script(char *const argv[], int *ret_status, struct err *e)
+{
+	pid_t parent = getpid(), pid;
+	sigset_t awaited, before;
+	int signo = 0, r;
+
+	(void)sigemptyset(&awaited);
+	(void)sigaddset(&awaited, SIGCHLD);
+	for (size_t i = 0; i < ARRAY_SIZE(ending_signals); i++)
+		(void)sigaddset(&awaited, ending_signals[i]);
+	(void)sigprocmask(SIG_BLOCK, &awaited, &before);
+	pid = fork();
+	if (pid == 0)
+		become_script(parent, &before, argv);
+	r = pid < 0 ? -errno : wait_for_script(pid, &awaited, ret_status, &signo);
+	(void)sigprocmask(SIG_SETMASK, &before, NULL);
+	if (signo) {
+		log_info("template.stopped", "signal=%d", signo);
+		(void)raise(signo);
+		return err_set(e, -EINTR, "a signal ended the making of the base template");
+	}
+	return r < 0 ? err_sys(e, r, "run %s", argv[0]) : 0;
+}
+
 int template_make_base(const char *templates_dir, struct err *e)
 {
 	char script[4096], dest[4096 + 8];
 	char *const argv[] = { script, dest, NULL };
 	struct stat st;
-	int status, r;
-	pid_t pid;
+	int status = 0, r;
 
 	(void)snprintf(dest, sizeof dest, "%s/base/rootfs", templates_dir);
 	if (stat(dest, &st) == 0)
@@ -44,12 +113,9 @@ int template_make_base(const char *templates_dir, struct err *e)
 	if (r < 0)
 		return r;
 	log_info("template.making", "template=base dir=%s", log_quote(str_of(dest)));
-	r = posix_spawn(&pid, script, NULL, NULL, argv, environ);
-	if (r != 0)
-		return err_sys(e, -r, "run %s", script);
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return err_sys(e, -errno, "wait for %s", script);
+	r = run_script(argv, &status, e);
+	if (r < 0)
+		return r;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
 		return err_set(e, -EIO,
 			"the base template could not be made (its script's own words stand above): "
