@@ -67,6 +67,10 @@ static const struct check_lore lore[] = {
 		"sandboxes with the runtime 'gvisor' are refused; all others work" },
 	{ "runc", "runc, another program that can run sandboxes",
 		"sandboxes with the runtime 'runc' are refused; all others work" },
+	{ "leftovers",
+		"sandboxes of servers whose data directory was removed; no server will ever take "
+		"them over",
+		"they take memory, processors and disk until they are removed" },
 	{ "crun", "crun, another program that can run sandboxes",
 		"sandboxes with the runtime 'crun' are refused; all others work" },
 };
@@ -223,6 +227,8 @@ int cmd_doctor(struct cli *cli)
 	if (id && !doctor_lore(id))
 		return unknown_id(cli, id);
 	r = args_has(&cli->args, "fix") ? doctor_fix(cli) : 0;
+	if (r >= 0 && args_has(&cli->args, "sweep"))
+		r = doctor_sweep(cli);
 	if (r < 0)
 		return r;
 	(void)cli_api_open(cli,

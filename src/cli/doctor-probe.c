@@ -8,6 +8,7 @@
 
 enum {
 	PROBE_MS = 20 * 1000,
+	SWEEP_MS = 600 * 1000, /* many sandboxes may have to end */
 	PROBE_MAX = 64 << 10,
 };
 
@@ -64,9 +65,9 @@ static int warden_path(char *path, size_t size)
 	return access(path, X_OK) < 0 ? -errno : 0;
 }
 
-static int spawn_probe(char *path, pid_t *ret_pid)
+static int spawn_warden(char *path, char *what, pid_t *ret_pid)
 {
-	char probe[] = "--probe", *const argv[] = { path, probe, NULL };
+	char *const argv[] = { path, what, NULL };
 	posix_spawn_file_actions_t files;
 	int pipe_fds[2], r;
 
@@ -84,9 +85,9 @@ static int spawn_probe(char *path, pid_t *ret_pid)
 }
 
 /* To the end of its output, but not for ever. */
-static int read_probe(int fd, struct buf *out)
+static int read_all(int fd, int64_t timeout_ms, struct buf *out)
 {
-	int64_t until_ms = time_now_ms() + PROBE_MS;
+	int64_t until_ms = time_now_ms() + timeout_ms;
 
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -105,7 +106,7 @@ static int read_probe(int fd, struct buf *out)
 	}
 }
 
-static int ask_warden(struct buf *out)
+static int ask_warden(char *what, int64_t timeout_ms, struct buf *out)
 {
 	cleanup_close int fd = -EBADF;
 	char path[4096];
@@ -114,10 +115,10 @@ static int ask_warden(struct buf *out)
 
 	if (r < 0)
 		return r;
-	fd = spawn_probe(path, &pid);
+	fd = spawn_warden(path, what, &pid);
 	if (fd < 0)
 		return fd;
-	r = read_probe(fd, out);
+	r = read_all(fd, timeout_ms, out);
 	if (r < 0 && pid > 0)
 		(void)kill(pid, SIGKILL);
 	(void)waitpid(pid, NULL, 0);
@@ -128,8 +129,9 @@ void doctor_probe(struct doctor *d)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(PROBE_MAX);
 	struct str rest, line;
+	char probe[] = "--probe";
 	size_t before = d->n;
-	int r = ask_warden(&out);
+	int r = ask_warden(probe, PROBE_MS, &out);
 
 	rest = buf_str(&out);
 	while (r == 0 && str_split(&rest, '\n', &line))
@@ -143,4 +145,48 @@ void doctor_probe(struct doctor *d)
 	else if (!d->probe_ran)
 		doctor_add(d, "warden", CHECK_FAIL, "install the three programs of one version",
 			"atoll-warden does not say what it found");
+}
+
+/* ---- what is left of servers that are gone ---- */
+
+static void tell_swept(struct cli *cli, struct str line, size_t *ret_n, size_t *ret_failed)
+{
+	struct str id, verdict, text;
+	char shown[DOCTOR_TEXT];
+
+	if (!str_split(&line, '\t', &id) || !str_split(&line, '\t', &verdict) ||
+		!str_split(&line, '\t', &text))
+		return;
+	++*ret_n;
+	*ret_failed += !str_is(verdict, "ok");
+	out_clean(text, shown, sizeof shown);
+	if (!cli->out.json)
+		out_line(&cli->out, "%s: %s", str_is(verdict, "ok") ? "removed" : "still there",
+			shown);
+}
+
+int doctor_sweep(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(PROBE_MAX);
+	size_t n = 0, failed = 0;
+	struct str rest, line;
+	char sweep[] = "--sweep";
+	int r;
+
+	if (geteuid() != 0) {
+		(void)snprintf(cli->hint, sizeof cli->hint, "sudo atoll doctor --sweep");
+		return err_set(&cli->e, -EPERM, "--sweep: only root may remove what servers left");
+	}
+	r = ask_warden(sweep, SWEEP_MS, &out);
+	if (r < 0)
+		return err_sys(&cli->e, r, "--sweep: atoll-warden beside this program");
+	rest = buf_str(&out);
+	while (str_split(&rest, '\n', &line))
+		tell_swept(cli, line, &n, &failed);
+	if (n == 0 && !cli->out.json)
+		out_line(&cli->out, "Nothing is left of servers whose directory is gone.");
+	return failed ? err_set(&cli->e, -EBUSY,
+				"--sweep: some of it is still there: end what uses it, and sweep "
+				"again")
+		      : 0;
 }

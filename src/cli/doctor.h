@@ -54,6 +54,8 @@ void doctor_check_server(struct doctor *d);
 /* Sets what is wrong, for now and for the next boot, and says so, also what it could not set and
  * why. Needs root. */
 int doctor_fix(struct cli *cli);
+/* Removes what is left of servers whose data directory is gone, and says what. Needs root. */
+int doctor_sweep(struct cli *cli);
 void doctor_probe(struct doctor *d);
 /* One line of the warden: id, verdict, text and fix between tabs. -EPROTO: it is none. */
 int doctor_probe_line(struct doctor *d, struct str line);

@@ -223,6 +223,7 @@ static const struct cli_option doctor_options[] = {
 	{ "only", 0, "WAY", "with --attack: this part of it alone" },
 	{ "own-server", 0, NULL, "with --attack: a server of its own, though another answers" },
 	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },
+	{ "sweep", 0, NULL, "as root: remove what is left of servers whose directory is gone" },
 	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
 };
 
@@ -823,7 +824,11 @@ const struct cli_command cli_commands[] = {
 			"sandboxes "
 			"can\nbe run on this machine, else 1.\nWith --fix, numbers that all of the "
 			"machine share and that are too small for many sandboxes\nare raised, and "
-			"kept in /etc/sysctl.d/60-atoll.conf.\nWith --attack two sandboxes of the "
+			"kept in /etc/sysctl.d/60-atoll.conf.\nWith --sweep, sandboxes, "
+			"interfaces, "
+			"loop devices and tables of the firewall are removed\nwhose server's data "
+			"directory does not exist any more; others never are.\nWith --attack two "
+			"sandboxes of the "
 			"server are attacked from inside and outside: every\nattempt is refused, "
 			"contained or ESCAPED, with the evidence; absent is what this machine has\n"
 			"nothing of. Where no server answers, root starts one of its own for it. "

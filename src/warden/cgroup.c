@@ -47,7 +47,7 @@ static bool unified_has_all(const char *root)
 }
 
 /* Fills roots[]: old hierarchies by controller, the unified one last. */
-static int find_roots(struct cgroups *cg, struct err *e)
+int cgroups_find_roots(struct cgroups *cg, struct err *e)
 {
 	CLEANUP(close_stream) FILE *mounts = setmntent("/proc/self/mounts", "re");
 	struct mntent *m;
@@ -159,7 +159,7 @@ static int limit_all(struct cgroups *cg, struct err *e)
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 {
 	const char *unified = cg->roots[CGROUP_CONTROLLERS];
-	int r = find_roots(cg, e);
+	int r = cgroups_find_roots(cg, e);
 
 	if (r < 0)
 		return r;
@@ -183,6 +183,7 @@ int cgroups_open(struct cgroups *cg, const char *instance, struct err *e)
 	return r < 0 ? r : limit_all(cg, e);
 }
 
+/* Not while something is left in it. */
 static void remove_instance(const char *root, const char *instance)
 {
 	char path[320];
@@ -204,8 +205,14 @@ void cgroups_close(struct cgroups *cg)
 	*cg = (struct cgroups)CGROUPS_INIT;
 }
 
-/* Hierarchy i of all those used, the unified one last; -EBADF where it is not used. */
-static int hierarchy(const struct cgroups *cg, size_t i)
+void cgroups_remove_found(const struct cgroups *cg)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cg->roots); i++)
+		if (cg->roots[i][0])
+			remove_instance(cg->roots[i], cg->instance);
+}
+
+int cgroups_dir(const struct cgroups *cg, size_t i)
 {
 	return i < CGROUP_CONTROLLERS ? cg->legacy_fd[i] : cg->unified_fd;
 }
@@ -213,7 +220,7 @@ static int hierarchy(const struct cgroups *cg, size_t i)
 int cgroup_make(const struct cgroups *cg, const char *key, struct err *e)
 {
 	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-		int fd = hierarchy(cg, i);
+		int fd = cgroups_dir(cg, i);
 
 		/* Two controllers may share one hierarchy (cpu,cpuacct): then it exists already. */
 		if (fd >= 0 && mkdirat(fd, key, 0755) < 0 && errno != EEXIST)
@@ -427,7 +434,7 @@ int cgroup_remove(const struct cgroups *cg, const char *key)
 	int r = 0;
 
 	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-		int fd = hierarchy(cg, i);
+		int fd = cgroups_dir(cg, i);
 
 		if (fd >= 0 && unlinkat(fd, key, AT_REMOVEDIR) < 0 && errno != ENOENT)
 			r = -EBUSY;
@@ -456,9 +463,9 @@ bool cgroup_holds(const struct cgroups *cg, const char *key, pid_t pid)
 void cgroup_each(const struct cgroups *cg, void (*fn)(void *arg, const char *key), void *arg)
 {
 	for (size_t i = 0; i <= CGROUP_CONTROLLERS; i++) {
-		int fd = hierarchy(cg, i) < 0 ? -EBADF
-					      : openat(hierarchy(cg, i), ".",
-							O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		int fd = cgroups_dir(cg, i) < 0 ? -EBADF
+						: openat(cgroups_dir(cg, i), ".",
+							  O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 		struct dirent *entry;
 

@@ -11,7 +11,8 @@ enum cgroup_controller {
 	CGROUP_PIDS,
 	CGROUP_LIMITS,
 	CGROUP_FREEZER = CGROUP_LIMITS, /* only where there is no unified hierarchy */
-	CGROUP_CONTROLLERS
+	CGROUP_CONTROLLERS,
+	CGROUP_HIERARCHIES, /* the unified one comes last */
 };
 
 struct limits {
@@ -35,12 +36,27 @@ struct cgroups {
 /* Finds the hierarchies and makes atoll/INSTANCE in them. All sandboxes of the host together are
  * left so many processes and threads that it can always start some of its own. */
 int cgroups_open(struct cgroups *cg, const char *instance, struct err *e);
+int cgroups_find_roots(struct cgroups *cg, struct err *e); /* where they are mounted */
 int64_t cgroups_all_pids(void);
 /* Of these one sandbox gets what it wants, but no more than a share: on a host with few numbers
  * some that take all they may must leave the others enough. */
 uint32_t cgroups_pids_of_one(int64_t all, uint32_t wanted);
 /* Removes atoll/INSTANCE, and atoll, unless something is left in them. */
 void cgroups_close(struct cgroups *cg);
+/* atoll/INSTANCE in a hierarchy, of CGROUP_HIERARCHIES; -EBADF where it is not used. */
+int cgroups_dir(const struct cgroups *cg, size_t hierarchy);
+
+/* What is there of an instance that is somebody else's. Makes nothing, and close_found removes
+ * nothing. -ENOENT: there is nothing. */
+int cgroups_open_found(struct cgroups *cg, const char *instance, struct err *e);
+void cgroups_close_found(struct cgroups *cg);
+/* Its directories, unless something is left in them. */
+void cgroups_remove_found(const struct cgroups *cg);
+/* Every INSTANCE that exists in any hierarchy; they may come more than once. */
+int cgroups_each_instance(void (*fn)(void *arg, const char *instance), void *arg, struct err *e);
+/* Every process in atoll/INSTANCE/KEY; those of another process namespace come as 0. */
+void cgroup_each_process(const struct cgroups *cg, const char *key,
+	void (*fn)(void *arg, pid_t pid), void *arg);
 
 int cgroup_make(const struct cgroups *cg, const char *key, struct err *e);
 /* The directory to be born in (CLONE_INTO_CGROUP), or -EBADF where there is none. */

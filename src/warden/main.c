@@ -1,3 +1,4 @@
+#include "warden/leftover.h"
 #include "warden/locks.h"
 #include "warden/tcp.h"
 #include "warden/warden.h"
@@ -89,6 +90,10 @@ int main(int argc, char *argv[])
 		return probe_host(&options);
 	if (options.check)
 		return check_sandboxes(&options);
+	if (options.lend_images)
+		return lend_images(&options);
+	if (options.sweep)
+		return leftovers_sweep();
 	log_init(options.debug ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, STDERR_FILENO);
 	(void)umask(022);
 	ignore_signals();

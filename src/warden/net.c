@@ -214,6 +214,17 @@ int net_open(struct network *net, struct err *e)
 	return r;
 }
 
+/* Neither makes the table nor waits for anybody. */
+int net_look(struct network *net, struct err *e)
+{
+	int r = net_open_own(net, e);
+
+	if (r < 0)
+		return r;
+	net->table_fd = open(TABLE_LOCK, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	return net->table_fd < 0 ? err_sys(e, -errno, "open " TABLE_LOCK) : 0;
+}
+
 int net_try(struct network *net, int *ret_number, struct err *e)
 {
 	int r = net_open_own(net, e);

@@ -57,6 +57,8 @@ void net_look_for_others(struct network *net);
 
 /* Sockets to work with for a process that has a copy of `net` and not its descriptors. */
 int net_open_own(struct network *net, struct err *e);
+/* To ask net_is_last without being a warden: net_close then removes the table if so. */
+int net_look(struct network *net, struct err *e);
 /* Makes a pair with both ends in the caller's own namespace: whether the kernel can. */
 int net_try(struct network *net, int *ret_number, struct err *e);
 /* Reserves a number that no interface of this host has. */

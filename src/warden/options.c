@@ -28,6 +28,8 @@ static const struct option names[] = {
 	{ "debug", no_argument, NULL, 'D' },
 	{ "probe", no_argument, NULL, 'P' },
 	{ "check", no_argument, NULL, 'C' },
+	{ "sweep", no_argument, NULL, 'S' },
+	{ "lend-images", no_argument, NULL, 'I' },
 	{ 0 },
 };
 
@@ -77,6 +79,12 @@ static int take(int c, struct options *o, struct err *e)
 	case 'C':
 		o->check = true;
 		return 0;
+	case 'I':
+		o->lend_images = true;
+		return 0;
+	case 'S':
+		o->sweep = true;
+		return 0;
 	default:
 		return err_set(e, -EINVAL, "unknown option");
 	}
@@ -100,7 +108,7 @@ int options_parse(int argc, char *argv[], struct options *ret, struct err *e)
 	}
 	if (optind < argc)
 		return err_set(e, -EINVAL, "unexpected argument '%s'", argv[optind]);
-	if (!o.data_dir && !o.probe)
+	if (!o.data_dir && !o.probe && !o.sweep)
 		return err_set(e, -EINVAL, "--data is missing");
 	*ret = o;
 	return 0;

@@ -1,6 +1,7 @@
 /* What this host can, for `atoll doctor`: one line per check, id, verdict, text and fix between
  * tabs. */
 #include "warden/copy.h"
+#include "warden/leftover.h"
 #include "warden/loopdev.h"
 #include "warden/pool.h"
 #include "warden/run.h"
@@ -10,6 +11,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -109,6 +111,7 @@ static int check_idmap(const struct options *options, struct err *e)
 	pid = fork();
 	if (pid == 0) {
 		(void)close(ready[0]);
+		(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 		if (unshare(CLONE_NEWUSER) == 0)
 			(void)fd_write_all(ready[1], "", 1);
 		(void)pause();
@@ -332,5 +335,6 @@ int probe_host(const struct options *options)
 				      : "fail",
 			r >= 0 ? c->fine : e.msg, r >= 0 ? "" : c->fix);
 	}
+	leftovers_tell();
 	return failed ? 1 : 0;
 }

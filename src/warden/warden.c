@@ -2,6 +2,7 @@
  * over what an earlier one left, and going without leaving anything that nobody knows. */
 #include "warden/warden.h"
 #include "warden/host.h"
+#include "warden/owner.h"
 #include "warden/saved.h"
 #include "warden/state.h"
 
@@ -216,8 +217,20 @@ static int open_workers(struct warden *w, struct err *e)
 	return workers_open(&w->workers, w->loop, w->lock_fd, e);
 }
 
+/* So that what lives on without us can be told from what nobody will ever take over. */
+static void claim(struct warden *w, uint64_t mount_ns)
+{
+	struct owner owner;
+	struct err e = { 0 };
+
+	if (owner_describe(w->options->data_dir, mount_ns, &owner, &e) < 0 ||
+		owner_claim(&w->cgroups, &owner, &e) < 0)
+		log_warn("warden.not_claimed", "err=%s", log_quote(str_of(e.msg)));
+}
+
 int warden_open(struct warden *w, struct err *e)
 {
+	uint64_t mount_ns = owner_mount_ns(); /* before we have one of our own */
 	char instance[9];
 	int images = -EBADF, r;
 
@@ -232,6 +245,8 @@ int warden_open(struct warden *w, struct err *e)
 		r = instance_name(w->options->data_dir, instance, e);
 	if (r >= 0)
 		r = cgroups_open(&w->cgroups, instance, e);
+	if (r >= 0)
+		claim(w, mount_ns);
 	if (r >= 0)
 		rootfs_use_dir(&w->rootfs, w->run_fd);
 	if (r >= 0)

@@ -33,7 +33,7 @@ struct options {
 	int64_t server_uid, pool, disk_mb;
 	int64_t hold_seconds;    /* that a writer stands still before it is ended for room */
 	int64_t disk_overcommit; /* that many times the disk may be promised; 0: any */
-	bool debug, probe, check;
+	bool debug, probe, check, sweep, lend_images;
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
 	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
 	bool plain_layers, attach_layers, no_pool;
@@ -44,6 +44,9 @@ int probe_host(const struct options *options);
 /* Prints which protocol this program speaks. Fails, and says why, if it could not take over what
  * lives in the data directory; another warden may run there meanwhile. Returns the exit status. */
 int check_sandboxes(const struct options *options);
+/* Sends descriptors of the directories that have a `saved` with images, over the control socket;
+ * another warden may run there meanwhile. Returns the exit status. */
+int lend_images(const struct options *options);
 
 enum {
 	BOOT_DEADLINE_MS = 10000,

@@ -1,4 +1,6 @@
 """`atoll serve` as its operator meets it: start, stop, what lives on, what is refused and how."""
+import contextlib
+import glob
 import json
 import os
 import pathlib
@@ -10,9 +12,11 @@ import subprocess
 import tempfile
 import time
 import unittest
+import unittest.mock
 import urllib.error
 import urllib.request
 
+from harness import kernel
 from harness.sandbox import Sandbox
 from harness.server import Server, free_port, template_cache
 
@@ -54,6 +58,153 @@ class Scratch(unittest.TestCase):
                              capture_output=True, text=True, timeout=60, check=False)
         self.assertNotEqual(run.returncode, 0, run.stderr)
         return run.stderr
+
+
+class Making(Scratch):
+    """The base template is being made by programs that write now and then and take long."""
+    MARK = f'98{os.getpid()}.5'
+
+    def setUp(self):
+        super().setUp()
+        programs = self.scratch / 'programs'
+        programs.mkdir()
+        stand_in = programs / 'mmdebstrap'
+        stand_in.write_text(f"#!/bin/sh\necho 'I: running apt-get update'\nsleep {self.MARK} &\nsleep {self.MARK}\n")
+        stand_in.chmod(0o755)
+        self.cache = self.scratch / 'cache'
+        chosen = unittest.mock.patch.dict(os.environ, ATOLL_TEMPLATE_CACHE=str(self.cache))
+        chosen.start()
+        self.addCleanup(chosen.stop)
+
+    def making(self, name, kept=False):
+        (self.scratch / name).mkdir()
+        server = Server(BUILD, self.scratch / name, kept=kept)
+        server.before = ['unshare', '--mount', 'sh', '-c',
+                         f'mount --bind {self.scratch}/programs /usr/local/sbin && exec "$@"', 'sh']
+        server.spawn()
+        self.addCleanup(server.kill)
+        return server
+
+    def processes(self, *words):
+        """Those whose command line has one of these words."""
+        found = set()
+        for entry in filter(str.isdigit, os.listdir('/proc')):
+            with contextlib.suppress(OSError):
+                line = pathlib.Path('/proc', entry, 'cmdline').read_bytes().split(b'\0')
+                found |= {entry for word in words if str(word).encode() in line}
+        return found
+
+    def wait(self, what):
+        end = time.monotonic() + 120
+        while not what():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def nothing_is_left(self):
+        return not self.processes(self.MARK, self.cache / 'base') and not list(self.cache.glob('base*'))
+
+    def test_a_signal_ends_all_that_makes_the_template(self):
+        for kept, signo in ((True, signal.SIGTERM), (True, signal.SIGINT), (False, signal.SIGTERM), (False, signal.SIGKILL),
+                            (True, signal.SIGKILL)):
+            server = self.making(f'{kept}{signo}', kept)
+            self.wait(lambda: len(self.processes(self.MARK)) == 2)
+            server.process.send_signal(signo)
+            server.process.wait(120)
+            if signo != signal.SIGKILL:  # it waited for the others
+                self.assertTrue(self.nothing_is_left(), (kept, signo))
+            self.wait(self.nothing_is_left)
+
+    def test_who_waits_for_another_builder_ends_too(self):
+        first = self.making('first')
+        self.wait(lambda: len(self.processes(self.MARK)) == 2)
+        second = self.making('second')
+        self.wait(lambda: 'waiting for another builder' in second.tail())
+        for server in (second, first):
+            server.process.send_signal(signal.SIGTERM)
+            server.process.wait(120)
+            if server is second:
+                self.assertEqual(len(self.processes(self.MARK)), 2)
+        self.assertTrue(self.nothing_is_left())
+
+
+class Leftovers(Scratch):
+    """What outlives its data directory is named, and removed; what waits for a server, or has one, never is."""
+
+    def serve(self, name):
+        (self.scratch / name).mkdir()
+        (self.scratch / name).chmod(0o755)
+        server = Server(BUILD, self.scratch / name, '--pool', '1')
+        self.addCleanup(server.stop)
+        return server.start()
+
+    def doctor(self, *words):
+        run = subprocess.run([BUILD / 'atoll', 'doctor', '--json', '--data', self.scratch / 'none', *words], capture_output=True,
+                             text=True, timeout=300, check=False)
+        document = json.loads(run.stdout)
+        return {one['text']: one for one in document['checks'] if one['id'] == 'leftovers'}
+
+    def told(self, path, *words):
+        """What it says of this data directory; None: nothing."""
+        return next((one for text, one in self.doctor(*words).items() if f'of {path},' in text or f'on {path},' in text), None)
+
+    @staticmethod
+    def held(server):
+        """What the kernel has of it."""
+        name = kernel.instance_of(server.data)
+        tables = subprocess.run(['nft', 'list', 'tables', 'inet'], capture_output=True, text=True, check=True).stdout
+        found = [f'table {name}'] if f'atoll_{name}' in tables else []
+        return found + [path for above in ('', '*/') for path in glob.glob(f'/sys/fs/cgroup/{above}atoll/{name}/*/')]
+
+    def test_only_what_nobody_will_take_over_is_removed(self):
+        gone, away, live = map(self.serve, ('gone', 'away', 'live'))
+        boxes = {server: Sandbox(env=server.env()) for server in (gone, away, live)}
+        for box in boxes.values():
+            box.run('echo kept > file; nohup sleep 3600 >/dev/null 2>&1 &')
+        self.assertEqual(call(gone, 'POST', f'/sandboxes/{boxes[gone].id}/pause', {})[0], 204)
+        for server in (gone, away):
+            self.assertEqual(server.stop(), 0)
+            self.assertIsNone(self.told(server.data))  # each waits for its next server
+            self.assertTrue(self.held(server))
+        interfaces = kernel.interfaces()
+        shutil.rmtree(gone.data)
+        was, moved = away.data, self.scratch / 'moved'
+        away.data.rename(moved)  # which is still there
+        told = self.told(gone.data)
+        self.assertEqual((told['status'], told['fix']), ('warn', 'sudo atoll doctor --sweep'), told)
+        self.assertRegex(told['text'], r'1 sandbox, \d+ process(es)?, 1 interface, \d+ loop devices?, 1 nftables table of ')
+        self.assertIsNone(self.told(was))
+        self.assertIsNone(self.told(gone.data, '--sweep'))
+        self.assertEqual(self.held(gone), [])
+        self.assertEqual(len(interfaces - kernel.interfaces()), 1)
+        self.assertEqual(boxes[live].run('cat file').text(), 'kept\n')
+        self.assertTrue(self.held(away))
+        moved.rename(was)
+        away.start()
+        self.assertEqual(boxes[away].run('cat file').text(), 'kept\n')
+        for server in (away, live):
+            boxes[server].kill()
+
+    def test_a_server_that_lives_keeps_what_it_has(self):
+        server = self.serve('live')
+        Sandbox(env=server.env())
+        while server.data.exists():  # it makes files there meanwhile
+            shutil.rmtree(server.data, ignore_errors=True)
+        told = self.told(server.data)
+        self.assertEqual(told['text'], f'a server runs on {server.data}, which is gone')
+        held = self.held(server)
+        self.assertTrue(self.told(server.data, '--sweep'))
+        self.assertEqual(self.held(server), held)
+        server.stop()
+        self.assertTrue(self.held(server))
+        self.assertIsNone(self.told(server.data, '--sweep'))
+        self.assertEqual(self.held(server), [])
+
+    def test_an_ordinary_user_removes_nothing(self):
+        shutil.copy(BUILD / 'atoll', self.scratch)
+        run = subprocess.run([self.scratch / 'atoll', 'doctor', '--sweep'], cwd='/', user=65534, group=65534, extra_groups=[],
+                             capture_output=True, text=True, timeout=60, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        self.assertIn('sudo atoll doctor --sweep', run.stderr)
 
 
 class Start(Scratch):

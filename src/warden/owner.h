@@ -1,0 +1,47 @@
+/* owner - whose the cgroups atoll/INSTANCE are: what outlives its data directory is told from what
+ * waits for a server there.
+ *
+ * A warden labels the directories of its cgroups with its data directory, and locks them for as
+ * long as it or a worker of it lives. Both are the kernel's: whoever sees the cgroups sees them,
+ * from any namespace, and they go with the cgroups. The label has the directory's file handle, by
+ * which the file system itself says whether it is still there, wherever it was moved and however it
+ * is called here. */
+#pragma once
+
+#include "warden/cgroup.h"
+
+enum {
+	OWNER_HANDLE_BYTES = 128,
+	OWNER_PATH_BYTES = 4096,
+	OWNER_LABEL_BYTES = OWNER_PATH_BYTES + 2 * OWNER_HANDLE_BYTES + 96,
+};
+
+struct owner {
+	uint32_t major, minor; /* of the file system, as in mountinfo */
+	int32_t handle_type;
+	uint32_t n_handle; /* 0: the file system has none */
+	uint8_t handle[OWNER_HANDLE_BYTES];
+	uint64_t mount_ns; /* in which the path is one */
+	char path[OWNER_PATH_BYTES];
+};
+
+/* The caller's mount namespace; 0: unknown. */
+uint64_t owner_mount_ns(void);
+int owner_describe(const char *data_dir, uint64_t mount_ns, struct owner *ret, struct err *e);
+int owner_write(const struct owner *owner, struct buf *out);
+int owner_parse(struct str label, struct owner *ret); /* -EINVAL */
+
+/* Labels and locks the cgroups' directories. What fails is no reason not to serve: then nothing of
+ * this instance is ever taken for a leftover. */
+int owner_claim(const struct cgroups *cg, const struct owner *owner, struct err *e);
+
+enum owner_fate {
+	OWNER_LIVES,   /* a warden, or what is left of one, holds the lock */
+	OWNER_AWAY,    /* its data directory is there: the next server takes over */
+	OWNER_GONE,    /* its data directory was removed, and nobody holds the lock */
+	OWNER_UNKNOWN, /* there is no label, or the file system cannot be asked from here */
+};
+/* Locks what it finds unlocked, until the descriptors are closed. */
+enum owner_fate owner_judge(const struct cgroups *cg, struct owner *ret);
+/* The same without the lock: OWNER_AWAY, OWNER_GONE or OWNER_UNKNOWN. */
+enum owner_fate owner_look(const struct owner *owner);
