@@ -173,6 +173,8 @@ int cmd_usage(struct cli *cli);
 int cmd_volume_ls(struct cli *cli);
 int cmd_volume_rotate_token(struct cli *cli);
 int cmd_status(struct cli *cli);
+int cmd_backup(struct cli *cli);
+int cmd_restore(struct cli *cli);
 int cmd_db_check(struct cli *cli);
 int cmd_db_copy(struct cli *cli);
 int cmd_db_export(struct cli *cli);

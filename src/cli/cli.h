@@ -9,6 +9,8 @@
 
 struct err;
 struct server_db_request;
+struct server_backup_report;
+struct server_backup_request;
 struct server_upgrade_report;
 struct store_report;
 
@@ -17,6 +19,10 @@ struct cli_parts {
 	int (*db)(const struct server_db_request *request, struct store_report *ret, struct err *e);
 	int (*upgrade)(const char *data, int64_t timeout_ms, struct server_upgrade_report *ret,
 		struct err *e);
+	int (*backup)(const struct server_backup_request *request, struct server_backup_report *ret,
+		struct err *e);
+	int (*restore)(const struct server_backup_request *request,
+		struct server_backup_report *ret, struct err *e);
 };
 
 /* argv as main() got it; returns the exit code. `serve` is not run here: see main.c. */

@@ -15,7 +15,10 @@ static int wants_help(int argc, char **argv)
  */
 int main(int argc, char **argv)
 {
-	static const struct cli_parts parts = { .db = server_db, .upgrade = server_upgrade };
+	static const struct cli_parts parts = { .db = server_db,
+		.upgrade = server_upgrade,
+		.backup = server_backup,
+		.restore = server_restore };
 
 	if (argc > 1 && strcmp(argv[1], "serve") == 0 && !wants_help(argc, argv))
 		return server_main(argc - 1, argv + 1);

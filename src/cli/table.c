@@ -240,6 +240,11 @@ static const struct cli_option upgrade_options[] = {
 
 static const struct cli_option db_options[] = { DB_OPTIONS };
 
+static const struct cli_option restore_options[] = { DB_OPTIONS,
+	{ "force", 0, NULL, "take away what the database of --database holds" },
+	{ "new-seed", 0, NULL, "without the old one: sealed secrets and all tokens are lost" },
+	{ "seed", 0, "FILE", "the file 'seed' of the data directory that was backed up" } };
+
 static const struct cli_option db_import_options[] = { DB_OPTIONS,
 	{ "force", 0, NULL, "take away what the database holds" } };
 
@@ -798,6 +803,43 @@ const struct cli_command cli_commands[] = {
 		.examples = "atoll status\natoll status --json | jq .sandboxes.running",
 		.see_also = "doctor, sandbox ls",
 		.run = cmd_status,
+	},
+	{
+		.name = "backup",
+		.words = "FILE|DIR",
+		.summary = "write all that a server knows and keeps into a file or a directory",
+		.detail =
+			"For root; the server may run. Rows, snapshots, what is paused to disk, "
+			"volumes and artifacts,\nas they are at one moment; files in volumes that "
+			"change meanwhile, as they are when they are\nread. FILE is a tar archive "
+			"and must not exist; DIR is a directory that is empty, or made if\nits "
+			"name ends in '/'. Sparse files stay sparse. Secrets stay sealed: the "
+			"data directory's\n'seed', which opens them, is no part of it. Keep it "
+			"somewhere else.",
+		.examples = "atoll backup --data /var/lib/atoll /backup/atoll.tar\n"
+			    "cp /var/lib/atoll/seed /safe/atoll-seed",
+		.see_also = "restore, db export",
+		OPTIONS(db_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_backup,
+	},
+	{
+		.name = "restore",
+		.words = "FILE|DIR",
+		.summary = "make a data directory from a backup",
+		.detail = "For root. The data directory must be empty, or hold its seed alone. All "
+			  "of the backup comes\nto its place, or nothing is left of it. With "
+			  "--database the rows go to PostgreSQL. Sandboxes\nthat ran when the "
+			  "backup was made are then marked as gone; those paused to disk can be "
+			  "resumed.",
+		.examples = "atoll restore --data /var/lib/atoll --seed /safe/atoll-seed "
+			    "/backup/atoll.tar",
+		.see_also = "backup, db import",
+		OPTIONS(restore_options),
+		.min_words = 1,
+		.max_words = 1,
+		.run = cmd_restore,
 	},
 	{
 		.name = "upgrade",

@@ -43,7 +43,7 @@ static void place_done(struct place *place)
 
 /* ---- where it is ---- */
 
-static int read_config(const struct server_db_request *request, struct config *ret, struct err *e)
+int db_read_config(const struct server_db_request *request, struct config *ret, struct err *e)
 {
 	const char *const words[][2] = { { "--data", request->data },
 		{ "--config", request->config }, { "--database", request->database },
@@ -285,7 +285,10 @@ static int find_and_run(const struct server_db_request *request, const struct co
 		.what = request->what,
 		.fd = -EBADF,
 		.replace = request->replace };
-	int r = find_place(config, &place, e);
+	int r;
+
+	place.is_shared = request->is_beside;
+	r = find_place(config, &place, e);
 
 	if (r < 0)
 		return r;
@@ -330,7 +333,7 @@ int db_check_version(const struct config *config, struct err *e)
 int server_db(const struct server_db_request *request, struct store_report *ret, struct err *e)
 {
 	struct config config;
-	int r = read_config(request, &config, e);
+	int r = db_read_config(request, &config, e);
 
 	if (r < 0)
 		return r;

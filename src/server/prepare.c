@@ -389,6 +389,18 @@ int prepare(const struct config *config, int take_listen_fd, struct prepared *re
 	return 0;
 }
 
+int prepare_empty(int data_fd, struct err *e)
+{
+	const struct prepared p = { .data_fd = data_fd };
+	int r = close_to_server(data_fd, e);
+
+	if (r >= 0)
+		r = make_dirs(&p, e);
+	if (r >= 0)
+		r = file_create(data_fd, "lock", STR_NONE, 0600, e);
+	return r < 0 ? r : write_version(data_fd, e);
+}
+
 int prepare_check(const struct config *config, struct err *e)
 {
 	struct prepared p = { .data_fd = open(config->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };

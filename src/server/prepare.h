@@ -25,4 +25,6 @@ int prepare(const struct config *config, int take_listen_fd, struct prepared *re
  * the data directory, and nothing is changed. */
 int prepare_check(const struct config *config, struct err *e);
 void prepared_done(struct prepared *p);
+/* What `serve` makes in an empty data directory, but for the seed: for one that is restored. */
+int prepare_empty(int data_fd, struct err *e);
 int drop_root(const struct prepared *p, struct err *e); /* for good: see become_server */

@@ -38,8 +38,31 @@ struct server_db_request {
 	const char *file;                                     /* of export and import */
 	const char *to;                                       /* of copy: a URL */
 	bool replace;                                         /* what is in the way of rows */
+	bool is_beside;                                       /* a server that may run there */
 };
 int server_db(const struct server_db_request *request, struct store_report *ret, struct err *e);
+
+/* `atoll backup` and `atoll restore`: rows, images, volumes and artifacts of a data directory, in
+ * one file (a tar archive) or a directory. A backup may be made beside a server; the seed is no
+ * part of it. For root. -EEXIST, -ENOTEMPTY: something is in the way. -ENOKEY: which seed?
+ * -EKEYREJECTED: that seed is another's. -EBADMSG: it is no backup, or a damaged one. */
+struct server_backup_request {
+	const char *data, *config, *database, *password_file; /* as of server_db_request */
+	const char *path;
+	const char *seed; /* of restore: the file that it is in; NULL: in the data directory */
+	bool new_seed;    /* none: what is sealed is lost */
+	bool replace;     /* the rows that PostgreSQL holds */
+	void (*fn)(void *arg, uint64_t bytes); /* how many were read so far; may be NULL */
+	void *arg;
+};
+struct server_backup_report {
+	int64_t version, rows;
+	uint64_t bytes; /* of the file; 0: it is a directory */
+};
+int server_backup(const struct server_backup_request *request, struct server_backup_report *ret,
+	struct err *e);
+int server_restore(const struct server_backup_request *request, struct server_backup_report *ret,
+	struct err *e);
 
 /* What `atoll serve` can be told, once for all who must know: flags, ATOLL_ variables and the
  * --config file are read by these rows, and help, completions and manual page are made of them.

@@ -6,6 +6,16 @@
 #include "warden/proto.h"
 #include "warden/warden.h"
 
+#include <linux/fs.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+
+enum {
+	HOLD_MS = 600 * 1000, /* whoever writes there waits so long at most */
+};
+
 static int open_images(const char *data_dir, struct err *e)
 {
 	char path[4096];
@@ -42,4 +52,74 @@ int lend_images(const struct options *options)
 		return 0;
 	(void)fprintf(stderr, "atoll-warden: %s\n", e.msg);
 	return 1;
+}
+
+/* ---- volumes ---- */
+
+static int mount_device(int number, int *ret, struct err *e)
+{
+	cleanup_close int fs = fsopen("ext4", FSOPEN_CLOEXEC), mount_fd = -EBADF;
+	char path[32];
+
+	(void)snprintf(path, sizeof path, "/dev/loop%d", number);
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+		fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return err_sys(e, -errno, "mount %s", path);
+	mount_fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+	if (mount_fd < 0)
+		return err_sys(e, -errno, "mount %s", path);
+	*ret = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *ret < 0 ? err_sys(e, -errno, "open %s", path) : 0;
+}
+
+/* Mounted here as well, whether anybody else has it mounted or not: who comes meanwhile gets the
+ * same file system, and waits. */
+static int freeze(const struct options *options, int *ret, struct err *e)
+{
+	cleanup_close int file = -EBADF, control = loopdev_open(), device = -EBADF;
+	bool no_direct_io = false;
+	char path[4096];
+	int number, r;
+
+	(void)snprintf(path, sizeof path, "%s/volumes/.images/%s", options->data_dir,
+		options->hold_volume);
+	file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	if (strchr(options->hold_volume, '/') || file < 0)
+		return err_sys(e, -errno, "open %s", path);
+	r = loopdev_find(file, options->hold_volume, &device, &number);
+	if (r < 0)
+		r = loopdev_attach(control, file, options->hold_volume, &no_direct_io, &device,
+			&number, e);
+	if (r >= 0)
+		r = mount_device(number, ret, e);
+	if (r >= 0 && ioctl(*ret, FIFREEZE, 0) < 0)
+		r = err_sys(e, -errno, "freeze %s", path);
+	return r;
+}
+
+static bool wait_for_end_of_input(void)
+{
+	struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+
+	return poll(&in, 1, HOLD_MS) > 0;
+}
+
+/* Nothing but the end of who asked ends it: it must not stay frozen. */
+int hold_volume(const struct options *options)
+{
+	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+	cleanup_close int fd = -EBADF;
+	struct err e = { 0 };
+	bool in_time;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		(void)signal(ignored[i], SIG_IGN);
+	if (freeze(options, &fd, &e) < 0) {
+		(void)fprintf(stderr, "atoll-warden: %s\n", e.msg);
+		return 1;
+	}
+	(void)fd_write_all(STDOUT_FILENO, "held\n", 5);
+	in_time = wait_for_end_of_input();
+	(void)ioctl(fd, FITHAW, 0);
+	return in_time ? 0 : 1;
 }

@@ -90,6 +90,8 @@ int main(int argc, char *argv[])
 		return probe_host(&options);
 	if (options.check)
 		return check_sandboxes(&options);
+	if (options.hold_volume)
+		return hold_volume(&options);
 	if (options.lend_images)
 		return lend_images(&options);
 	if (options.sweep)

@@ -30,6 +30,7 @@ static const struct option names[] = {
 	{ "check", no_argument, NULL, 'C' },
 	{ "sweep", no_argument, NULL, 'S' },
 	{ "lend-images", no_argument, NULL, 'I' },
+	{ "hold-volume", required_argument, NULL, 'V' },
 	{ 0 },
 };
 
@@ -78,6 +79,9 @@ static int take(int c, struct options *o, struct err *e)
 		return 0;
 	case 'C':
 		o->check = true;
+		return 0;
+	case 'V':
+		o->hold_volume = optarg;
 		return 0;
 	case 'I':
 		o->lend_images = true;

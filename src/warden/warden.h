@@ -34,6 +34,7 @@ struct options {
 	int64_t hold_seconds;    /* that a writer stands still before it is ended for room */
 	int64_t disk_overcommit; /* that many times the disk may be promised; 0: any */
 	bool debug, probe, check, sweep, lend_images;
+	const char *hold_volume; /* NULL: none */
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
 	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
 	bool plain_layers, attach_layers, no_pool;
@@ -47,6 +48,9 @@ int check_sandboxes(const struct options *options);
 /* Sends descriptors of the directories that have a `saved` with images, over the control socket;
  * another warden may run there meanwhile. Returns the exit status. */
 int lend_images(const struct options *options);
+/* Freezes a volume's image, says "held", and lets it go at the end of its input: so that what is
+ * copied meanwhile is whole. Returns the exit status: 1 if that took too long. */
+int hold_volume(const struct options *options);
 
 enum {
 	BOOT_DEADLINE_MS = 10000,

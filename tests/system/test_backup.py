@@ -1,0 +1,189 @@
+"""`atoll backup` beside a server that is used, and `atoll restore` into an empty directory: what comes back is what was
+there, and what is sealed is not in it."""
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import threading
+import unittest
+
+from harness import postgres
+from harness.sandbox import Sandbox
+from harness.server import Server
+from harness.v1 import Api
+
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
+SECRET = 'swordfish-8d1f0c55'
+# Of everything in a tree: kind, mode, owner, times of change, size, what it points to, attributes, bytes.
+TREE = '''cd /data && find . -mindepth 1 -printf '%P %y %m %U %G %s %l %TY%Tm%Td%TH%TM\\n' | sort &&
+          find . -type f -exec sha256sum {} + | sort && getfattr -d -m user -R . 2>/dev/null | sort'''
+FILL = '''set -e; cd /data; mkdir -p deep/er 'with blank'; echo text > deep/er/file; chmod 640 deep/er/file; ln -s /etc/passwd link
+          ln deep/er/file hard; truncate -s 200M sparse; printf end >> sparse; head -c 300000 /dev/urandom > 'with blank/random'
+          mkfifo pipe; chmod 1777 'with blank'; touch -d 2001-02-03 deep; chown 1000:0 sparse; touch empty'''
+
+
+def written(path):
+    """What is in a file, a piece at a time, without its holes."""
+    with open(path, 'rb') as f:
+        at = 0
+        while True:
+            try:
+                at = os.lseek(f.fileno(), at, os.SEEK_DATA)
+            except OSError:
+                return
+            end = os.lseek(f.fileno(), at, os.SEEK_HOLE)
+            while at < end:
+                piece = os.pread(f.fileno(), min(1 << 20, end - at), at)
+                at += len(piece)
+                yield piece
+
+
+class Backup(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-backup-')
+        self.addCleanup(scratch.cleanup)
+        self.top = pathlib.Path(scratch.name)
+        self.top.chmod(0o755)
+        self.server = Server(BUILD, self.top, '--pool', '1', '--stop-sandboxes')
+        self.addCleanup(self.server.stop)
+        self.server.start()
+        self.api = Api(self.server)
+
+    def atoll(self, *words, status=0, env=None):
+        run = subprocess.run([BUILD / 'atoll', *map(str, words), '--json'], capture_output=True, text=True, check=False,
+                             timeout=300, env=env or self.server.environment)
+        if status is None:
+            self.assertNotEqual(run.returncode, 0, (words, run.stdout, run.stderr))
+        else:
+            self.assertEqual(run.returncode, status, (words, run.stdout, run.stderr))
+        return json.loads(run.stdout)
+
+    def fill(self):
+        """One of everything that is kept; what it holds, to compare."""
+        env = self.server.env()
+        self.api.ask('PUT', '/secrets/kept', {'value': SECRET})
+        made = json.loads(self.api.raw('POST', '/volumes', '{"name": "v"}', {'Content-Type': 'application/json'}).body)
+        box = Sandbox(env=env, volumeMounts=[{'name': 'v', 'path': '/data'}])
+        self.assertEqual(box.run(FILL, 'root').exit_code, 0)
+        self.tree = box.run(TREE, 'root').text()
+        self.assertIn('hard', self.tree)
+        box.run('head -c 100000 /dev/urandom > random; truncate -s 50M sparse; echo snapped > file')
+        self.sum = box.run('sha256sum random').text()
+        self.snapshot = box.api('POST', f'/sandboxes/{box.id}/snapshots', {'name': 'kept'})['snapshotID']
+        paused = self.api.ask('POST', '/sandboxes', {'on_timeout': 'pause_to_disk'})
+        self.api.ask('POST', f"/sandboxes/{paused['id']}/execute", {'shell': 'echo asleep > ~/file; sync'})
+        self.api.ask('POST', f"/sandboxes/{paused['id']}/pause", {'memory': False})
+        self.paused = paused['id']
+        ran = self.api.ask('POST', '/run', {'shell': 'head -c 50000 /dev/urandom > ~/a.bin', 'cwd': '/home/user',
+                                            'artifacts': ['a.bin']})
+        self.artifact = ran['artifacts'][0]
+        self.key, self.volume = env['E2B_API_KEY'], made['volumeID']
+        return box
+
+    def use(self, box, until):
+        """Somebody goes on working meanwhile."""
+        while not until.is_set():
+            box.run('echo more >> ~/file; date > /data/changing')
+            self.api.ask('POST', f'/sandboxes/{box.id}/execute', {'shell': 'true'})
+
+    def back_up(self, box, path):
+        until = threading.Event()
+        user = threading.Thread(target=self.use, args=(box, until))
+        user.start()
+        try:
+            return self.atoll('backup', '--data', self.server.data, path)
+        finally:
+            until.set()
+            user.join()
+
+    def nothing_is_told(self, path):
+        words = SECRET.encode(), (self.server.data / 'seed').read_bytes(), self.key[4:].encode()
+        for file in [path] if path.is_file() else [file for file in path.rglob('*') if file.is_file()]:
+            before = b''
+            for piece in written(file):
+                for word in words:
+                    self.assertNotIn(word, before + piece, file)
+                before = piece[-64:]
+
+    def everything_is_there(self, data, env):
+        self.server.data, self.server.environment = data, env
+        self.server.start()
+        api = Api(self.server, key=self.key)
+        env = {**self.server.env(), 'E2B_API_KEY': self.key}
+        with Sandbox(self.snapshot, env=env) as box:
+            self.assertEqual(box.run('sha256sum random').text(), self.sum)
+            self.assertEqual(box.run('cat file; stat -c %s sparse').text(), 'snapped\n52428800\n')
+        with Sandbox(env=env, volumeMounts=[{'name': 'v', 'path': '/data'}]) as box:
+            box.run('rm -f /data/changing', 'root')
+            before, now = self.tree.splitlines(), box.run(TREE, 'root').text().splitlines()
+            self.assertEqual(now, before)
+            self.assertLess(int(box.run('stat -c %b /data/sparse').text()), 1000)
+        api.ask('POST', f'/sandboxes/{self.paused}/resume', {})
+        self.assertEqual(api.ask('POST', f'/sandboxes/{self.paused}/execute', {'shell': 'cat ~/file'})['stdout'], 'asleep\n')
+        got = api.call('GET', f"/artifacts/{self.artifact['id']}").body
+        self.assertEqual(hashlib.sha256(got).hexdigest(), self.artifact['sha256'])
+        made = api.ask('POST', '/sandboxes', {'secrets': {'S': 'kept'}})
+        told = api.ask('POST', f"/sandboxes/{made['id']}/execute", {'shell': 'printf "$S" | sha256sum'})['stdout']
+        self.assertEqual(told.split()[0], hashlib.sha256(SECRET.encode()).hexdigest())
+
+    def rows(self, data, env):
+        path = self.top / f'rows-{data.name}'
+        self.atoll('db', 'export', '--data', data, path, env=env)
+        return path.read_bytes()
+
+    def round_trip(self, path):
+        box = self.fill()
+        done = self.back_up(box, path)
+        self.nothing_is_told(path)
+        self.server.stop()
+        seed = self.top / 'seed'
+        seed.write_bytes((self.server.data / 'seed').read_bytes())
+        new, env = self.top / 'new', {**os.environ, **postgres.own_database()}
+        self.assertEqual(self.atoll('restore', '--data', new, '--seed', seed, path, env=env)['rows'], done['rows'])
+        if path.is_dir():
+            self.assertEqual(self.rows(new, env), (path / 'rows.jsonl').read_bytes())
+        else:
+            kept = subprocess.run(['tar', '-xOf', path, 'rows.jsonl'], capture_output=True, check=True).stdout
+            self.assertEqual(self.rows(new, env), kept)
+        self.everything_is_there(new, env)
+        return done
+
+    def test_a_file(self):
+        path = self.top / 'backup.tar'
+        done = self.round_trip(path)
+        self.assertEqual(done['bytes'], path.stat().st_size)
+        self.assertLess(path.stat().st_size, 100 << 20)  # of which the sparse ones alone would be more
+        self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+        self.assertEqual([p.name for p in self.top.glob('backup.tar*')], ['backup.tar'])
+
+    def test_a_directory(self):
+        path = self.top / 'backup'
+        path.mkdir()
+        self.round_trip(path)
+        taken = sum(file.lstat().st_blocks for file in path.rglob('*')) * 512
+        self.assertLess(taken, 100 << 20)
+
+    def test_what_is_refused(self):
+        data, path, seed = self.server.data, self.top / 'b.tar', self.top / 'seed'
+        self.atoll('backup', '--data', data, path)
+        seed.write_bytes((data / 'seed').read_bytes())
+        new = self.top / 'new'
+        self.assertIn('exists', self.atoll('backup', '--data', data, path, status=None)['message'])
+        self.assertIn('no server has ever run', self.atoll('backup', '--data', self.top, self.top / 'c', status=None)['message'])
+        self.assertIn('not empty', self.atoll('backup', '--data', data, f'{data}/', status=None)['message'])
+        self.assertIn('not empty', self.atoll('restore', '--data', data, '--seed', seed, path, status=None)['message'])
+        self.assertIn('--seed FILE', self.atoll('restore', '--data', new, path, status=None)['message'])
+        (self.top / 'other').write_bytes(os.urandom(32))
+        told = self.atoll('restore', '--data', new, '--seed', self.top / 'other', path, status=None)['message']
+        self.assertIn('the seed of another server', told)
+        for size in (path.stat().st_size // 2, 0):
+            os.truncate(path, size)
+            self.atoll('restore', '--data', new, '--seed', seed, path, status=None)
+            self.assertEqual(list(new.iterdir()), [])  # all or nothing
+        self.assertFalse(list(self.top.glob('*.part*')))
+
+
+if __name__ == '__main__':
+    unittest.main()
