@@ -106,6 +106,8 @@ static void write_result(struct cli *cli, const struct exec_result *result, cons
 	jsonw_strz(w, "signal", name ? signal_name : NULL);
 	if (result->timed_out)
 		jsonw_bool(w, "timed_out", true);
+	if (result->cause[0])
+		jsonw_strz(w, "reason", result->cause);
 	write_bytes(w, "stdout", "stdout_encoding", &c->out);
 	write_bytes(w, "stderr", "stderr_encoding", &c->err);
 	jsonw_int(w, "duration_ms", result->duration_ms);
@@ -134,6 +136,8 @@ int cli_exec_show(struct cli *cli, const struct exec_request *request, const cha
 	else if (result.timed_out)
 		out_warn(&cli->out, "the command was ended after %" PRId64 " s: --timeout",
 			request->timeout_ms / 1000);
+	else if (result.cause[0])
+		out_warn(&cli->out, "%s", result.cause);
 	return result.exit_code;
 }
 

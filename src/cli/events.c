@@ -144,6 +144,9 @@ static void describe_end(const struct ended *end, struct process_event *event)
 
 	event->kind = PROCESS_ENDED;
 	event->exit_code = (int)end->exit_code.value;
+	/* It repeats the status of whatever has failed. */
+	if (!str_eq(end->error, end->status))
+		event->cause = end->error;
 	if (end->exit_code.value >= 0)
 		return;
 	if (str_has_prefix(end->status, by_signal))

@@ -19,6 +19,7 @@ struct process_event {
 	struct str bytes; /* STDOUT, STDERR */
 	int exit_code;    /* ENDED: as a shell would say it, 128+N for signal N */
 	int signo;        /* ENDED: 0 when it exited by itself */
+	struct str cause; /* ENDED: where the guest knows more than that; n 0: it does not */
 	struct str code;  /* CLOSED: Connect's name for what went wrong; n 0: nothing */
 	struct str message;
 };

@@ -151,6 +151,8 @@ static int on_event(void *arg, const struct process_event *event, struct err *e)
 		s->is_ended = true;
 		s->result.exit_code = event->exit_code;
 		s->result.signo = event->signo;
+		(void)snprintf(s->result.cause, sizeof s->result.cause, "%.*s",
+			STR_ARG(event->cause));
 		session_input_stop(s);
 		return 0;
 	case PROCESS_CLOSED:

@@ -20,10 +20,15 @@ struct exec_request {
 	void *output_arg;
 };
 
+enum {
+	EXEC_CAUSE_SIZE = 160,
+};
+
 struct exec_result {
 	int exit_code; /* as a shell would say it */
 	int signo;     /* 0: it exited by itself */
 	bool timed_out;
+	char cause[EXEC_CAUSE_SIZE]; /* of its end, in the guest's words; empty: its own affair */
 	int64_t duration_ms;
 	uint64_t input_bytes; /* that went to its stdin */
 };

@@ -10,6 +10,7 @@ static int note(void *arg, const struct process_event *event, struct err *e)
 	(void)buf_printf(seen, "%d %d %d %d ", (int)event->kind, (int)event->pid, event->exit_code,
 		event->signo);
 	(void)buf_add_str(seen, event->bytes);
+	(void)buf_add_str(seen, event->cause);
 	(void)buf_add_str(seen, event->code);
 	(void)buf_add_str(seen, event->message);
 	return 0;

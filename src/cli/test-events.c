@@ -18,6 +18,8 @@ static int note(void *arg, const struct process_event *event, struct err *e)
 		(void)buf_printf(&seen->text, "'%.*s' ", STR_ARG(event->bytes));
 	if (event->kind == PROCESS_ENDED)
 		(void)buf_printf(&seen->text, "%d/%d ", event->exit_code, event->signo);
+	if (event->cause.n)
+		(void)buf_printf(&seen->text, "(%.*s) ", STR_ARG(event->cause));
 	if (event->code.n)
 		(void)buf_printf(&seen->text, "%.*s: %.*s ", STR_ARG(event->code),
 			STR_ARG(event->message));
@@ -68,6 +70,17 @@ TEST(streams_become_events)
 			  "!{\"error\":{\"code\":\"deadline_exceeded\",\"message\":\"late\"}}" },
 			0,
 			"started pid=7 err 'hi' alive out 'hi' closed deadline_exceeded: late " },
+		/* a failure repeats its status, unless more is known of it */
+		{ { "{\"event\":{\"start\":{\"pid\":7}}}",
+			  "{\"event\":{\"end\":{\"exitCode\":-1,\"status\":\"signal: killed\","
+			  "\"error\":\"out of memory\"}}}",
+			  "!{}" },
+			0, "started pid=7 ended 137/9 (out of memory) closed " },
+		{ { "{\"event\":{\"start\":{\"pid\":7}}}",
+			  "{\"event\":{\"end\":{\"exitCode\":1,\"status\":\"exit status 1\","
+			  "\"error\":\"exit status 1\"}}}",
+			  "!{}" },
+			0, "started pid=7 ended 1/0 closed " },
 		/* the same bytes in another spelling */
 		{ { "{\"event\":{\"start\":{\"pid\":7}}}",
 			  "{\"event\":{\"data\":{\"stdout\":\"aG8\\/\"}}}",

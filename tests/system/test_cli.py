@@ -174,6 +174,17 @@ class Life(Cli):
         self.assertIn(boxes[0], document['hint'])
         self.assertEqual(self.json('sbx', 'info', 'zzzz', status=3)['code'], 'not_found')
 
+    def test_memory_that_ran_out_is_said_and_in_the_document(self):
+        box = self.sandbox()
+        hog = ['sandbox', 'exec', box, '--', 'python3', '-c', 'x = bytearray(2 << 30)']
+        why = "out of memory: the sandbox's limit of 1024 MiB was reached"
+        run = self.fails(137, *hog)
+        self.assertIn(why, run.stderr.decode())
+        self.assertEqual(self.json(*hog, status=137)['reason'], why)
+        ended = self.json('sandbox', 'exec', box, '--', 'bash', '-c', 'kill -9 $$', status=137)
+        self.assertEqual((ended['signal'], ended.get('reason')), ('SIGKILL', None))
+        self.ok('sandbox', 'kill', box)
+
     def test_no_escape_byte_reaches_a_pipe(self):
         self.sandbox()
         for words in (['sbx', 'ls'], ['sbx', 'create', '--meta', 'bad=\x1b[31m'], ['doctor'],
