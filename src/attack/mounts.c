@@ -44,7 +44,7 @@ static bool parse_line(struct str line, struct mount_line *ret)
 static bool is_expected(const struct mount_line *m)
 {
 	static const char *const types[] = { "overlay", "proc", "sysfs", "tmpfs", "devpts",
-		"mqueue", "cgroup2" };
+		"mqueue", "cgroup2", "cgroup" };
 	static const char *const nodes[] = { "/null", "/zero", "/full", "/random", "/urandom",
 		"/tty" };
 

@@ -5,8 +5,9 @@
 /* The paths are terminated, and the message is as long as their number says. */
 static bool is_whole(const struct guest_boot *m, ssize_t size)
 {
-	if (size < (ssize_t)guest_boot_size(0) || m->n_mounts > WARDEN_MAX_MOUNTS ||
-		size != (ssize_t)guest_boot_size(m->n_mounts))
+	if (size < (ssize_t)guest_boot_size(0) ||
+		(m->n_groups && (m->n_groups != GUEST_GROUPS || m->engine != WARDEN_LOCAL)) ||
+		m->n_mounts > WARDEN_MAX_MOUNTS || size != (ssize_t)guest_boot_size(m->n_mounts))
 		return false;
 	for (uint32_t i = 0; i < m->n_mounts; i++)
 		if (!memchr(m->paths[i], '\0', sizeof m->paths[i]))
@@ -18,7 +19,8 @@ static int count_fds(const struct guest_boot *m)
 {
 	if (m->step != GUEST_ROOT)
 		return GUEST_START_FDS;
-	return (m->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS) + (int)m->n_mounts;
+	return (m->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS) + (int)m->n_groups +
+	       (int)m->n_mounts;
 }
 
 int boot_receive(enum guest_step step, struct guest_boot *ret, int fds[FD_MAX_PASS], struct err *e)
@@ -32,7 +34,8 @@ int boot_receive(enum guest_step step, struct guest_boot *ret, int fds[FD_MAX_PA
 		return err_set(e, -ECANCELED, "the warden has gone");
 	if (!is_whole(ret, size) || ret->version != WARDEN_VERSION || ret->step != step ||
 		ret->engine >= WARDEN_ENGINES ||
-		(step != GUEST_ROOT && (ret->n_mounts || ret->engine)) || n != count_fds(ret))
+		(step != GUEST_ROOT && (ret->n_mounts || ret->n_groups || ret->engine)) ||
+		n != count_fds(ret))
 		r = err_set(e, -EPROTO, "unexpected message of %zd bytes and %d descriptors", size,
 			n);
 	for (int i = 0; i < n; i++) {

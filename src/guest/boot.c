@@ -11,6 +11,7 @@
 #include "guest/mounts.h"
 #include "guest/seal.h"
 #include "guest/shm.h"
+#include "guest/view.h"
 #include "guest/volumes.h"
 
 #include <sched.h>
@@ -25,7 +26,8 @@
 enum {
 	LISTEN_FD = 4, /* where the listening socket lives while the guest waits for START */
 	FIRST_METER_FD = LISTEN_FD + 1,
-	KEPT_FDS = 1 + GUEST_METERS, /* from LISTEN_FD on */
+	COVERS_FD = FIRST_METER_FD + GUEST_METERS,
+	KEPT_FDS = 1 + GUEST_METERS + 1, /* from LISTEN_FD on */
 	OUT_OF_THE_WAY = 64,
 	PROC_PART = 0,
 };
@@ -53,10 +55,12 @@ static const struct part {
 struct prepared {
 	int parts[ARRAY_SIZE(parts)];
 	int devices[SEAL_DEVICES];
+	struct view view;
 };
 
 static void close_prepared(struct prepared *p)
 {
+	view_done(&p->view);
 	for (size_t i = 0; i < ARRAY_SIZE(p->parts); i++)
 		close_fdp(&p->parts[i]);
 	for (size_t i = 0; i < SEAL_DEVICES; i++)
@@ -156,8 +160,7 @@ static void set_up_network(int proc_fd)
 		const char *path, *value;
 	} settings[] = { { "sys/net/ipv4/ping_group_range", "0 65535" },
 		{ "sys/net/ipv4/ip_unprivileged_port_start", "0" },
-		{ "sys/net/core/optmem_max", "4096" },
-		{ "sys/net/core/tstamp_allow_data", "0" },
+		{ "sys/net/core/optmem_max", "4096" }, { "sys/net/core/tstamp_allow_data", "0" },
 		{ "sys/net/ipv4/tcp_max_tw_buckets", "16384" },
 		{ "sys/net/ipv4/ipfrag_low_thresh", "786432" },
 		{ "sys/net/ipv4/ipfrag_high_thresh", "1048576" },
@@ -184,6 +187,8 @@ static int prepare(struct prepared *p, struct err *e)
 	if (sethostname(HOSTNAME, strlen(HOSTNAME)) < 0)
 		return err_sys(e, -errno, "set the host name");
 	r = prepare_mounts(p, e);
+	if (r >= 0)
+		r = view_make(&p->view, e);
 	if (r < 0)
 		return r;
 	set_up_network(p->parts[PROC_PART]);
@@ -227,9 +232,9 @@ static int enter_root(int root_fd, const struct prepared *p, struct err *e)
 	return 0;
 }
 
-/* Leaves 0-2 on the sandbox's own /dev/null, the warden's socket, the listening socket and the
- * meters, the last two as they come in `fds`. Moved twice, since source and target numbers may
- * overlap. */
+/* Leaves 0-2 on the sandbox's own /dev/null, the warden's socket, the listening socket, the meters
+ * and where covers are written, the last three as they come in `fds`. Moved twice, since source and
+ * target numbers may overlap. */
 static int close_others(const int fds[KEPT_FDS], struct err *e)
 {
 	int null_fd, high[KEPT_FDS];
@@ -254,16 +259,19 @@ static int close_others(const int fds[KEPT_FDS], struct err *e)
 static int seal(const int *fds, const struct guest_boot *message, const struct prepared *p,
 	int *ret_asked_fd, struct err *e)
 {
-	int r = enter_root(fds[0], p, e);
+	const int *groups = message->n_groups ? fds + GUEST_ROOT_FDS : NULL;
+	int kept[KEPT_FDS], r = enter_root(fds[0], p, e);
 
 	if (r >= 0)
-		r = volumes_put("/", fds + GUEST_ROOT_FDS, message, e);
+		r = volumes_put("/", fds + GUEST_ROOT_FDS + message->n_groups, message, e);
 	if (r >= 0)
 		r = shm_limit(message->shm_bytes, e);
 	if (r >= 0)
-		r = seal_kernel_files(e);
+		r = seal_kernel_files(&p->view, groups, e);
+	memcpy(kept, fds + 1, (KEPT_FDS - 1) * sizeof *kept);
+	kept[KEPT_FDS - 1] = p->view.write_fd;
 	if (r >= 0)
-		r = close_others(fds + 1, e);
+		r = close_others(kept, e);
 	if (r < 0)
 		return r;
 	seal_limits();
@@ -277,6 +285,7 @@ static int wait_for_root(int *ret_asked_fd, struct err *e)
 	int fds[FD_MAX_PASS], r;
 
 	memset(&p, 0xff, sizeof p); /* all -1: nothing open */
+	p.view = (struct view)VIEW_INIT;
 	r = prepare(&p, e);
 	if (r >= 0) {
 		boot_answer(0, "");
@@ -284,7 +293,8 @@ static int wait_for_root(int *ret_asked_fd, struct err *e)
 	}
 	if (r >= 0 && message.engine != WARDEN_LOCAL) {
 		close_prepared(&p);
-		return engine_run(fds, &message, e);
+		r = view_unstage(e);
+		return r < 0 ? r : engine_run(fds, &message, e);
 	}
 	if (r >= 0)
 		r = seal(fds, &message, &p, ret_asked_fd, e); /* closes all, or the process ends */
@@ -335,6 +345,7 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 		(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
 		r = wait_for_root(&b.asked_fd, why);
 		b.listen_fd = LISTEN_FD;
+		b.covers_fd = COVERS_FD;
 		for (int i = 0; i < GUEST_METERS; i++)
 			b.meters[i] = FIRST_METER_FD + i;
 	} else {
@@ -375,6 +386,7 @@ void boot_done(struct boot *b)
 	close_fdp(&b->dial_fd);
 	close_fdp(&b->asked_fd);
 	close_fdp(&b->settings_fd);
+	close_fdp(&b->covers_fd);
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&b->meters[i]);
 	close_fdp(&b->warden_fd);

@@ -23,6 +23,7 @@ struct boot {
 			  itself */
 	int asked_fd;  /* calls that the filter asks for, see grant.h; -EBADF: there is no filter */
 	int settings_fd;          /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
+	int covers_fd;            /* where covers are written (cover.h); -EBADF: there are none */
 	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
 	int warden_fd;            /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
@@ -30,7 +31,8 @@ struct boot {
 #define BOOT_INIT                                                                                  \
 	{                                                                                          \
 		.listen_fd = -EBADF, .dial_fd = -EBADF, .asked_fd = -EBADF, .settings_fd = -EBADF, \
-		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF                  \
+		.covers_fd = -EBADF, .meters = { -EBADF, -EBADF, -EBADF, -EBADF },                 \
+		.warden_fd = -EBADF                                                                \
 	}
 
 /* Where this program was started: PID 1 with a SOCK_SEQPACKET socket of the warden's. */

@@ -193,7 +193,7 @@ void guest_handle(void *arg, struct http_exchange *x)
 
 int guest_init(struct guest *g, struct loop *loop, struct err *e)
 {
-	*g = (struct guest){ .loop = loop };
+	*g = (struct guest){ .loop = loop, .seen = SEEN_INIT };
 	settings_init(&g->settings);
 	users_init(&g->users);
 	watch_set_init(&g->watches, loop, &g->users);
@@ -225,6 +225,7 @@ void guest_done(struct guest *g)
 	users_done(&g->users);
 	settings_done(&g->settings);
 	gauges_done(&g->gauges);
+	seen_done(&g->seen);
 }
 
 void guest_run_start_command(struct guest *g)

@@ -9,6 +9,7 @@
 #include "guest/gauge.h"
 #include "guest/metrics.h"
 #include "guest/process.h"
+#include "guest/seen.h"
 #include "guest/settings.h"
 #include "guest/users.h"
 #include "guest/watch.h"
@@ -33,6 +34,7 @@ struct guest {
 	struct list transfers;
 	struct metrics metrics;
 	struct gauges gauges;
+	struct seen seen;
 };
 
 int guest_init(struct guest *g, struct loop *loop, struct err *e);

@@ -1,6 +1,7 @@
 #include "guest/inside.h"
 #include "guest/engine.h"
 #include "guest/seal.h"
+#include "guest/view.h"
 
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -71,6 +72,21 @@ static int prepare_gvisor(struct boot *ret, struct err *e)
 	return r < 0 ? r : seal_capabilities(e);
 }
 
+static int show_kernel_files(struct boot *ret, struct err *e)
+{
+	struct view view = VIEW_INIT;
+	int r = view_make(&view, e);
+
+	if (r >= 0)
+		r = view_unstage(e);
+	if (r >= 0)
+		r = seal_kernel_files(&view, NULL, e);
+	if (r >= 0)
+		ret->covers_fd = TAKE_FD(view.write_fd);
+	view_done(&view);
+	return r;
+}
+
 static int prepare_container(struct boot *ret, struct err *e)
 {
 	int r;
@@ -86,7 +102,7 @@ static int prepare_container(struct boot *ret, struct err *e)
 	if (r >= 0)
 		r = seal_device_nodes(e);
 	if (r >= 0)
-		r = seal_kernel_files(e);
+		r = show_kernel_files(ret, e);
 	/* The engine has mounted them, if there are any: as if there were. */
 	return r < 0 ? r : seal_self(true, &ret->asked_fd, e);
 }

@@ -189,10 +189,12 @@ static int run_booted(struct program *p, enum boot_place place)
 	if (r == 0 && place == BOOT_SLOT && gauges_check_disk() < 0)
 		r = err_set(&e, -EAGAIN, "the disk that was prepared for it has failed");
 	boot_ready(&boot, r, e.msg);
+	if (r == 0) /* whoever was told that we are ready cannot be served before these */
+		seen_start(&p->guest.seen, TAKE_FD(boot.covers_fd), p->guest.settings.memory_mb,
+			p->guest.settings.cpu_count);
 	boot_done(&boot);
 	if (r < 0)
 		return 1;
-	/* Whoever was told that we are ready cannot be served before these. */
 	write_marks(&p->guest.settings);
 	guest_run_start_command(&p->guest);
 	return loop_run(p->loop, &e) < 0;

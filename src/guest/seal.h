@@ -23,8 +23,10 @@ extern const char *const seal_devices[SEAL_DEVICES];
 /* Where an engine has mounted them: read-only as nodes, since their times are the host's, and none
  * but these, whatever a template brings along. */
 int seal_device_nodes(struct err *e);
-/* Hides or freezes what concerns the host in /proc and /sys, and gives a boot id of its own. */
-int seal_kernel_files(struct err *e);
+struct view;
+/* Hides or freezes what concerns the host in /proc and /sys, and gives a boot id of its own. The
+ * groups as for view_show. */
+int seal_kernel_files(const struct view *view, const int *groups, struct err *e);
 /* Lowers only, so it never needs a privilege. */
 void seal_limits(void);
 /* Capabilities and the system call filter (whose descriptor is for grant.h), or only the former. */

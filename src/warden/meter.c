@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mount.h>
 
 /* Which controller has the file, and what it is called in the unified and in the old hierarchy. */
 static const struct meter {
@@ -52,6 +53,38 @@ void meters_close(int fds[GUEST_METERS])
 {
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&fds[i]);
+}
+
+static int clone_group(const struct cgroups *cg, const char *key, enum cgroup_controller controller,
+	int *ret, struct err *e)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+					       MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
+	cleanup_close int fd = open_tree(cg->legacy_fd[controller], key,
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+
+	if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
+		return err_sys(e, -errno, "show the sandbox its cgroup");
+	*ret = TAKE_FD(fd);
+	return 0;
+}
+
+int groups_clone(const struct cgroups *cg, const char *key, int fds[GUEST_GROUPS], int *ret_n,
+	struct err *e)
+{
+	static const enum cgroup_controller controllers[GUEST_GROUPS] = {
+		[GROUP_MEMORY] = CGROUP_MEMORY,
+		[GROUP_CPU] = CGROUP_CPU,
+	};
+	int n = 0, r = 0;
+
+	for (; !cg->unified_limits && r >= 0 && n < GUEST_GROUPS; n += r >= 0)
+		r = clone_group(cg, key, controllers[n], &fds[n], e);
+	while (r < 0 && n > 0)
+		(void)close(fds[--n]);
+	if (r >= 0)
+		*ret_n = n;
+	return r;
 }
 
 /* The old hierarchy tells of memory by an eventfd, which it keeps until either is gone. */

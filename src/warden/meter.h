@@ -9,6 +9,10 @@
 /* Opens all of enum guest_meter for reading. */
 int meters_open(const struct cgroups *cg, const char *key, int fds[GUEST_METERS], struct err *e);
 void meters_close(int fds[GUEST_METERS]);
+/* Its directories by enum guest_group, each a detached mount that is read-only: all of them, or
+ * none (*ret_n is 0) where the unified hierarchy has the limits. */
+int groups_clone(const struct cgroups *cg, const char *key, int fds[GUEST_GROUPS], int *ret_n,
+	struct err *e);
 
 /* A descriptor that epoll reports (by ret_events) when the sandbox comes up against the limit. */
 int meter_watch(const struct cgroups *cg, const char *key, enum warden_limit limit,

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 4,
+	WARDEN_VERSION = 5,
 	WARDEN_ID_SIZE = 32,     /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64,   /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
@@ -216,7 +216,8 @@ struct warden_reply {
 };
 
 /* Warden to guest, twice. ROOT seals the guest into its root file system: the descriptors are that
- * (a detached mount), the listening socket it will serve on, the files of enum guest_meter, and one
+ * (a detached mount), the listening socket it will serve on, the files of enum guest_meter, as
+ * detached mounts its directories of enum guest_group (n_groups: all of them, or none), and one
  * more detached mount for each of the paths. START makes it a sandbox with a
  * name: the descriptor is its settings. A prepared guest may wait between the two for hours. It
  * answers with a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after
@@ -243,6 +244,13 @@ enum guest_meter {
 	METER_PIDS_EVENTS,
 	GUEST_METERS,
 };
+/* Its own directories in the old cgroup hierarchies, for programs that look for their limits. With
+ * the unified one the guest mounts it itself. */
+enum guest_group {
+	GROUP_MEMORY,
+	GROUP_CPU,
+	GUEST_GROUPS,
+};
 enum {
 	GUEST_ROOT_FDS = 2 + GUEST_METERS,
 	GUEST_ENGINE_FDS = 3, /* of ROOT with an engine, before the mounts' */
@@ -257,6 +265,8 @@ struct guest_boot {
 	uint32_t engine;         /* ROOT only: enum warden_engine */
 	uint32_t n_mounts;       /* ROOT only: that many paths are sent */
 	uint64_t shm_bytes;      /* ROOT only */
+	uint32_t n_groups;       /* ROOT only, WARDEN_LOCAL */
+	uint32_t zero;
 	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
 };
 

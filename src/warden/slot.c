@@ -86,16 +86,18 @@ static int write_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-static int send_root(struct slot *slot, const int *own_fds, const int *mount_fds, struct err *e)
+static int send_root(struct slot *slot, const int *own_fds, int n_groups, const int *mount_fds,
+	struct err *e)
 {
 	const struct warden_message *m = slot->later ? &slot->later->message : NULL;
 	struct guest_boot message = { .version = WARDEN_VERSION,
 		.step = GUEST_ROOT,
 		.engine = slot->engine,
 		.n_mounts = m ? m->request.n_mounts : 0,
-		.shm_bytes = slot->shm_bytes };
-	int fds[GUEST_ROOT_FDS + WARDEN_MAX_MOUNTS], r;
-	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS;
+		.shm_bytes = slot->shm_bytes,
+		.n_groups = (uint32_t)n_groups };
+	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], r;
+	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS + n_groups : GUEST_ENGINE_FDS;
 
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
 	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
@@ -111,13 +113,18 @@ static int send_root(struct slot *slot, const int *own_fds, const int *mount_fds
 
 static int send_local_root(struct slot *slot, int root_fd, const int *mount_fds, struct err *e)
 {
-	int fds[GUEST_ROOT_FDS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
+	int fds[GUEST_ROOT_FDS + GUEST_GROUPS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
+	int *groups = fds + GUEST_ROOT_FDS, n = 0;
 	int r = meters_open(&slot->w->cgroups, slot->key, meters, e);
 
 	if (r < 0)
 		return r;
-	r = send_root(slot, fds, mount_fds, e);
+	r = groups_clone(&slot->w->cgroups, slot->key, groups, &n, e);
+	if (r >= 0)
+		r = send_root(slot, fds, n, mount_fds, e);
 	meters_close(meters);
+	while (n > 0)
+		(void)close(groups[--n]);
 	return r;
 }
 
@@ -134,7 +141,7 @@ static int give_root(struct slot *slot, int root_fd, const int *mount_fds, struc
 	else if (r >= 0)
 		r = send_root(slot,
 			(int[]){ root_fd, door >= 0 ? door : slot->listen_fd, slot->w->inner_fd },
-			mount_fds, e);
+			0, mount_fds, e);
 	if (r < 0)
 		return r;
 	slot->root = slot->asked_root;

@@ -120,6 +120,35 @@ class Crossing(unittest.TestCase):
             self.assertEqual(sample['memTotal'], 256 << 20)
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
 
+    def test_what_programs_size_themselves_by(self):
+        """The sandbox's own, not the host's, and nobody inside can change or uncover them."""
+        with small(memoryMB=512) as box:
+            def say(command, user=None):
+                return box.run(command, user).text().strip()
+
+            for command, wanted in {
+                    'nproc': '1', 'getconf _NPROCESSORS_ONLN': '1', 'grep -c ^processor /proc/cpuinfo': '1',
+                    "free -m | awk '/^Mem:/ { print $2 }'": '512',
+                    'python3 -c "import os; print(os.cpu_count(), len(os.sched_getaffinity(0)))"': '1 1',
+                    'cat /sys/fs/cgroup/memory{.max,/memory.limit_in_bytes} 2>/dev/null': str(512 << 20),
+                    "cat /sys/fs/cgroup/cpu{.max,/cpu.cfs_quota_us} 2>/dev/null | cut -d' ' -f1": '100000',
+                    'cat /sys/devices/system/cpu/online': say("taskset -cp $$ | sed 's/.*: //'"),
+            }.items():
+                self.assertEqual(say(command), wanted, command)
+                self.assertEqual(say(command, user='root'), wanted, command)
+            heap = say("node -p 'v8.getHeapStatistics().heap_size_limit' || echo none")
+            if heap != 'none':
+                self.assertLessEqual(int(heap), 512 << 20)
+            # What is left is no less than nothing, and what is taken is not free.
+            total, free, available = map(int, say(
+                "awk '/^Mem(Total|Free|Available):/ { print $2 }' /proc/meminfo").split())
+            self.assertTrue(0 < free < total and free <= available <= total, (total, free, available))
+            for attempt in ('echo 1 > /proc/meminfo', 'chmod 666 /proc/meminfo', 'umount /proc/cpuinfo',
+                            'echo 0-63 > /sys/devices/system/cpu/online', 'rm -rf /sys/.seen',
+                            'echo 1 > $(ls /sys/fs/cgroup/memory{.max,/memory.limit_in_bytes} 2>/dev/null)'):
+                self.assertNotEqual(box.run(attempt, user='root').exit_code, 0, attempt)
+            self.assertEqual(say('nproc; head -1 /proc/meminfo'), f'1\nMemTotal:         {512 << 10} kB')
+
     def test_processes_of_all(self):
         """No number of sandboxes takes all that the kernel has: the host can start some."""
         most = min(int(pathlib.Path('/proc/sys/kernel', name).read_text()) for name in ('pid_max', 'threads-max'))

@@ -1,6 +1,7 @@
 /* A guest for tests: boots as the real one does, then does one simple thing per connection and says
  * what came of it. So a test can look at a sandbox from the inside with an empty template. */
 #include "guest/boot.h"
+#include "guest/seen.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -594,6 +595,7 @@ int main(int argc, char *argv[])
 {
 	enum boot_place place = boot_place(argc, argv);
 	struct boot boot = BOOT_INIT;
+	struct seen seen = SEEN_INIT;
 	struct err e = { 0 };
 
 	if (place == BOOT_NOWHERE)
@@ -606,6 +608,7 @@ int main(int argc, char *argv[])
 		0);
 	if (shared == MAP_FAILED)
 		return 1;
+	seen_start(&seen, TAKE_FD(boot.covers_fd), 0, 0); /* it has no limits of its own */
 	boot_ready(&boot, 0, "");
 	serve(boot.listen_fd);
 	return 0;

@@ -169,10 +169,10 @@ TEST(no_descriptor_of_the_host_is_open_inside)
 {
 	START(h, "none", 1);
 	ASSERT_EQ(harness_create(&h, "one"), 0);
-	/* 0-2, the listening socket, the settings, this connection, the directory being read, and
-	 * the files of enum guest_meter. */
+	/* 0-2, the listening socket, the settings, this connection, the directory being read, the
+	 * files of enum guest_meter, and where covers are written. */
 	ASSERT_STR(harness_inside(&h, "one", "list /proc/self/fd"),
-		"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+		"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
 }
 
 TEST(the_network_reaches_neither_host_nor_neighbour)

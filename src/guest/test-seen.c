@@ -1,0 +1,147 @@
+#include "guest/cover.h"
+#include "guest/gauge.h"
+#include "guest/seen.h"
+
+#include "test.h"
+
+static cpu_set_t set_of(const char *bits)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (size_t i = 0; bits[i]; i++)
+		if (bits[i] == 'x')
+			CPU_SET(i, &set);
+	return set;
+}
+
+TEST(processors_are_taken_in_turn_by_number)
+{
+	static const struct {
+		const char *allowed;
+		int64_t wanted;
+		uint32_t number;
+		const char *chosen;
+	} cases[] = {
+		{ "xx", 2, 0, "xx" },
+		{ "xx", 1, 0, "x." },
+		{ "xx", 1, 1, ".x" },
+		{ "xx", 1, 2, "x." },
+		{ "xx", 8, 1, "xx" },
+		{ "xxxx", 3, 1, "xx.x" }, /* from the fourth on, and round */
+		{ ".x.xx", 2, 0, ".x.x" },
+		{ ".x.xx", 2, 1, ".x..x" },
+		{ "....", 2, 3, "...." },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		cpu_set_t allowed = set_of(cases[i].allowed), want = set_of(cases[i].chosen), got;
+
+		ASSERT_EQ(seen_choose(&allowed, cases[i].wanted, cases[i].number, &got),
+			CPU_COUNT(&want));
+		ASSERT(CPU_EQUAL(&got, &want));
+	}
+}
+
+TEST(processors_are_listed_as_the_kernel_does)
+{
+	static const struct {
+		const char *set, *text;
+	} cases[] = { { "x", "0\n" }, { "xx", "0-1\n" }, { ".x.xx", "1,3-4\n" },
+		{ "xxx..x", "0-2,5\n" }, { "", "\n" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(100);
+		cpu_set_t set = set_of(cases[i].set);
+
+		seen_list_cpus(&set, &out);
+		ASSERT_STR(buf_str(&out).p, cases[i].text);
+	}
+}
+
+TEST(cpuinfo_has_each_processor_once)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(4096);
+	cpu_set_t set = set_of(".x.x");
+
+	seen_write_cpuinfo(
+		STR("processor\t: 0\nmodel name\t: A: B\nsiblings\t: 64\ncore id\t\t: 9\n"
+		    "cpu cores\t: 32\npower management:\n\nprocessor\t: 1\nmodel na"),
+		&set, &out);
+	ASSERT_STR(buf_str(&out).p, "processor\t: 1\nmodel name\t: A: B\nsiblings\t: 2\ncore "
+				    "id\t\t: 0\ncpu cores\t: 2\n"
+				    "power management:\n\n"
+				    "processor\t: 3\nmodel name\t: A: B\nsiblings\t: 2\ncore "
+				    "id\t\t: 1\ncpu cores\t: 2\n"
+				    "power management:\n\n");
+}
+
+static int64_t line_of(const struct buf *text, const char *name)
+{
+	const char *at = strstr(buf_str(text).p, name);
+	int64_t n = -1;
+	struct str rest, word;
+
+	if (!at)
+		return -1;
+	rest = str_of(at + strlen(name));
+	while (str_split(&rest, ' ', &word) && word.n == 0)
+		;
+	return str_to_int(word, 0, INT64_MAX, &n) < 0 ? -1 : n;
+}
+
+TEST(meminfo_speaks_of_both_hierarchies_alike)
+{
+	static const char *const stats[] = {
+		"anon 104857600\nfile 52428800\nfile_mapped 4096\nfile_dirty 8192\nshmem 1048576\n"
+		"inactive_file 41943040\nactive_file 9437184\nactive_anon 1\nslab_reclaimable 0\n",
+		"cache 52428800\nrss 104857600\nmapped_file 4096\ndirty 8192\nshmem 1048576\n"
+		"inactive_file 41943040\nactive_file 9437184\nactive_anon 1\n",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(stats); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(8192);
+
+		seen_write_meminfo((int64_t)1 << 30, (int64_t)200 << 20, str_of(stats[i]), &out);
+		ASSERT_EQ(line_of(&out, "MemTotal:"), 1 << 20);
+		ASSERT_EQ(line_of(&out, "MemFree:"), 824 << 10);
+		ASSERT_EQ(line_of(&out, "MemAvailable:"), (824 + 49) << 10);
+		ASSERT_EQ(line_of(&out, "\nCached:"), 50 << 10);
+		ASSERT_EQ(line_of(&out, "AnonPages:"), 100 << 10);
+		ASSERT_EQ(line_of(&out, "Mapped:"), 4);
+		ASSERT_EQ(line_of(&out, "Dirty:"), 8);
+		ASSERT_EQ(line_of(&out, "SwapTotal:"), 0);
+		ASSERT(strstr(buf_str(&out).p, "\nHugePages_Total:       0\n"));
+	}
+}
+
+TEST(meminfo_is_as_long_whatever_is_used)
+{
+	CLEANUP(buf_done) struct buf a = BUF_INIT(8192), b = BUF_INIT(8192);
+
+	seen_write_meminfo((int64_t)8 << 30, 0, STR(""), &a);
+	seen_write_meminfo((int64_t)8 << 30, (int64_t)9 << 30, STR("cache 4294967296\n"), &b);
+	ASSERT_EQ(a.n, b.n);
+	ASSERT_EQ(line_of(&b, "MemFree:"), 0); /* more is used than there is: never negative */
+	ASSERT_EQ(line_of(&b, "MemAvailable:"), 0);
+}
+
+TEST(a_cover_is_rewritten_whole)
+{
+	char dir[] = "/tmp/test-seen-XXXXXX";
+	CLEANUP(buf_done) struct buf out = BUF_INIT(8192);
+	cleanup_close int fd = -EBADF;
+	struct err e = { 0 };
+
+	ASSERT(mkdtemp(dir));
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ASSERT_EQ(cover_make(fd, &e), 0);
+	ASSERT_EQ(cover_read(fd, COVER_CPUINFO, &out, &e), 0);
+	ASSERT(strstr(buf_str(&out).p, "rocessor"));
+	ASSERT_EQ(cover_write(fd, COVER_ONLINE, STR("0-15\n"), &e), 0);
+	ASSERT_EQ(cover_write(fd, COVER_ONLINE, STR("3\n"), &e), 0);
+	buf_clear(&out);
+	ASSERT_EQ(cover_read(fd, COVER_ONLINE, &out, &e), 0);
+	ASSERT_STR(buf_str(&out).p, "3\n");
+	ASSERT_EQ(dir_remove_tree(AT_FDCWD, dir, &e), 0);
+}
