@@ -155,7 +155,7 @@ static void check_null(const struct attempt *a, const struct scene *scene, struc
 static void uncover(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	static const char *const covered[] = { "/proc/kcore", "/proc/sys", "/proc/keys",
-		"/sys/firmware", "/sys", "/proc", "/dev" };
+		"/proc/meminfo", "/sys/firmware", "/sys", "/proc", "/dev" };
 
 	(void)a;
 	(void)scene;
@@ -170,7 +170,8 @@ static void uncover(const struct attempt *a, const struct scene *scene, struct f
 /* As it is mounted already: where this works, so would leaving out that it is read-only. */
 static void remount(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
-	static const char *const fixed[] = { "/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc" };
+	static const char *const fixed[] = { "/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc",
+		"/proc/meminfo" };
 
 	(void)a;
 	(void)scene;

@@ -6,7 +6,7 @@
 static bool is_whole(const struct guest_boot *m, ssize_t size)
 {
 	if (size < (ssize_t)guest_boot_size(0) ||
-		(m->n_groups && (m->n_groups != GUEST_GROUPS || m->engine != WARDEN_LOCAL)) ||
+		(m->n_groups && (m->n_groups != GUEST_GROUPS || m->engine == WARDEN_GVISOR)) ||
 		m->n_mounts > WARDEN_MAX_MOUNTS || size != (ssize_t)guest_boot_size(m->n_mounts))
 		return false;
 	for (uint32_t i = 0; i < m->n_mounts; i++)

@@ -10,7 +10,9 @@
 #include "guest/inside.h"
 #include "guest/mounts.h"
 #include "guest/seal.h"
+#include "guest/seen.h"
 #include "guest/shm.h"
+#include "guest/uptime.h"
 #include "guest/view.h"
 #include "guest/volumes.h"
 
@@ -26,8 +28,10 @@
 enum {
 	LISTEN_FD = 4, /* where the listening socket lives while the guest waits for START */
 	FIRST_METER_FD = LISTEN_FD + 1,
-	COVERS_FD = FIRST_METER_FD + GUEST_METERS,
-	KEPT_FDS = 1 + GUEST_METERS + 1, /* from LISTEN_FD on */
+	FIRST_COVER_FD = FIRST_METER_FD + GUEST_METERS,
+	UPTIME_FD = FIRST_COVER_FD + COVER_FILES,
+	USE_FD,
+	KEPT_FDS = 1 + GUEST_METERS + COVER_FILES + 2, /* from LISTEN_FD on */
 	OUT_OF_THE_WAY = 64,
 	PROC_PART = 0,
 };
@@ -56,11 +60,14 @@ struct prepared {
 	int parts[ARRAY_SIZE(parts)];
 	int devices[SEAL_DEVICES];
 	struct view view;
+	int uptime_fd, use_fd;
 };
 
 static void close_prepared(struct prepared *p)
 {
 	view_done(&p->view);
+	close_fdp(&p->uptime_fd);
+	close_fdp(&p->use_fd);
 	for (size_t i = 0; i < ARRAY_SIZE(p->parts); i++)
 		close_fdp(&p->parts[i]);
 	for (size_t i = 0; i < SEAL_DEVICES; i++)
@@ -130,9 +137,12 @@ static int prepare_mounts(struct prepared *p, struct err *e)
 			e);
 		if (r < 0 && !parts[i].optional)
 			return r;
-		if (r >= 0 && strcmp(parts[i].type, "cgroup2") == 0 &&
-			!shows_memory_limit(p->parts[i]))
-			(void)close(TAKE_FD(p->parts[i]));
+		if (r >= 0 && strcmp(parts[i].type, "cgroup2") == 0) {
+			/* Who has no limits there is counted all the same. */
+			p->use_fd = openat(p->parts[i], "cpu.stat", O_RDONLY | O_CLOEXEC);
+			if (!shows_memory_limit(p->parts[i]))
+				(void)close(TAKE_FD(p->parts[i]));
+		}
 		if (r >= 0 && strcmp(parts[i].type, "tmpfs") == 0) {
 			r = fill_dev(p->parts[i], e);
 			if (r < 0)
@@ -176,6 +186,7 @@ static int prepare(struct prepared *p, struct err *e)
 	int r;
 
 	(void)prctl(PR_SET_NAME, "atoll-guest", 0, 0, 0); /* executed from memory, it has none */
+	p->uptime_fd = uptime_prepare();
 	/* Nothing inside may look into this process: it holds the socket of the API. */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
 		return err_sys(e, -errno, "PR_SET_DUMPABLE");
@@ -233,16 +244,18 @@ static int enter_root(int root_fd, const struct prepared *p, struct err *e)
 }
 
 /* Leaves 0-2 on the sandbox's own /dev/null, the warden's socket, the listening socket, the meters
- * and where covers are written, the last three as they come in `fds`. Moved twice, since source and
- * target numbers may overlap. */
+ * the covers and what follows them, the last three as they come in `fds`. Moved twice, since source
+ * and target numbers may overlap. */
 static int close_others(const int fds[KEPT_FDS], struct err *e)
 {
 	int null_fd, high[KEPT_FDS];
 
 	for (int i = 0; i < KEPT_FDS; i++)
-		high[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
+		high[i] = fds[i] < 0 ? -EBADF : fcntl(fds[i], F_DUPFD_CLOEXEC, OUT_OF_THE_WAY);
 	for (int i = 0; i < KEPT_FDS; i++)
-		if (high[i] < 0 || dup3(high[i], LISTEN_FD + i, O_CLOEXEC) < 0)
+		if (fds[i] < 0)
+			(void)close(LISTEN_FD + i);
+		else if (high[i] < 0 || dup3(high[i], LISTEN_FD + i, O_CLOEXEC) < 0)
 			return err_sys(e, -errno, "move the listening socket");
 	if (close_range(LISTEN_FD + KEPT_FDS, ~0U, 0) < 0)
 		return err_sys(e, -errno, "close_range");
@@ -268,8 +281,10 @@ static int seal(const int *fds, const struct guest_boot *message, const struct p
 		r = shm_limit(message->shm_bytes, e);
 	if (r >= 0)
 		r = seal_kernel_files(&p->view, groups, e);
-	memcpy(kept, fds + 1, (KEPT_FDS - 1) * sizeof *kept);
-	kept[KEPT_FDS - 1] = p->view.write_fd;
+	memcpy(kept, fds + 1, (1 + GUEST_METERS) * sizeof *kept);
+	memcpy(kept + FIRST_COVER_FD - LISTEN_FD, p->view.covers.fds, sizeof p->view.covers.fds);
+	kept[UPTIME_FD - LISTEN_FD] = p->uptime_fd;
+	kept[USE_FD - LISTEN_FD] = p->use_fd;
 	if (r >= 0)
 		r = close_others(kept, e);
 	if (r < 0)
@@ -283,6 +298,7 @@ static int wait_for_root(int *ret_asked_fd, struct err *e)
 	struct prepared p;
 	struct guest_boot message;
 	int fds[FD_MAX_PASS], r;
+	cpu_set_t cpus;
 
 	memset(&p, 0xff, sizeof p); /* all -1: nothing open */
 	p.view = (struct view)VIEW_INIT;
@@ -294,6 +310,7 @@ static int wait_for_root(int *ret_asked_fd, struct err *e)
 	if (r >= 0 && message.engine != WARDEN_LOCAL) {
 		close_prepared(&p);
 		r = view_unstage(e);
+		seen_take_cpus(message.cpus, &cpus);
 		return r < 0 ? r : engine_run(fds, &message, e);
 	}
 	if (r >= 0)
@@ -345,7 +362,10 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 		(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
 		r = wait_for_root(&b.asked_fd, why);
 		b.listen_fd = LISTEN_FD;
-		b.covers_fd = COVERS_FD;
+		for (int i = 0; i < COVER_FILES; i++)
+			b.covers.fds[i] = FIRST_COVER_FD + i;
+		b.uptime_fd = fcntl(UPTIME_FD, F_GETFD) < 0 ? -EBADF : UPTIME_FD;
+		b.use_fd = fcntl(USE_FD, F_GETFD) < 0 ? -EBADF : USE_FD;
 		for (int i = 0; i < GUEST_METERS; i++)
 			b.meters[i] = FIRST_METER_FD + i;
 	} else {
@@ -386,7 +406,9 @@ void boot_done(struct boot *b)
 	close_fdp(&b->dial_fd);
 	close_fdp(&b->asked_fd);
 	close_fdp(&b->settings_fd);
-	close_fdp(&b->covers_fd);
+	covers_done(&b->covers);
+	close_fdp(&b->uptime_fd);
+	close_fdp(&b->use_fd);
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&b->meters[i]);
 	close_fdp(&b->warden_fd);

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/cover.h"
 #include "warden/proto.h"
 
 struct boot {
@@ -23,7 +24,9 @@ struct boot {
 			  itself */
 	int asked_fd;  /* calls that the filter asks for, see grant.h; -EBADF: there is no filter */
 	int settings_fd;          /* sealed memfd with the settings (JSON), offset 0; CLOEXEC */
-	int covers_fd;            /* where covers are written (cover.h); -EBADF: there are none */
+	struct covers covers;     /* see cover.h */
+	int uptime_fd;            /* for uptime.h; -EBADF: there is none */
+	int use_fd;               /* cpu.stat of the unified hierarchy; -EBADF: there is none */
 	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
 	int warden_fd;            /* for boot_ready only */
 	char id[WARDEN_ID_SIZE];
@@ -31,8 +34,8 @@ struct boot {
 #define BOOT_INIT                                                                                  \
 	{                                                                                          \
 		.listen_fd = -EBADF, .dial_fd = -EBADF, .asked_fd = -EBADF, .settings_fd = -EBADF, \
-		.covers_fd = -EBADF, .meters = { -EBADF, -EBADF, -EBADF, -EBADF },                 \
-		.warden_fd = -EBADF                                                                \
+		.covers = COVERS_INIT, .uptime_fd = -EBADF, .use_fd = -EBADF,                      \
+		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF                  \
 	}
 
 /* Where this program was started: PID 1 with a SOCK_SEQPACKET socket of the warden's. */

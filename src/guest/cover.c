@@ -1,5 +1,6 @@
 #include "guest/cover.h"
 
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -15,8 +16,9 @@ static const struct {
 } files[COVER_FILES] = {
 	[COVER_MEMINFO] = { DIRECTORY "/meminfo", "/proc/meminfo" },
 	[COVER_CPUINFO] = { DIRECTORY "/cpuinfo", "/proc/cpuinfo" },
+	[COVER_STAT] = { DIRECTORY "/stat", "/proc/stat" },
+	[COVER_LOADAVG] = { DIRECTORY "/loadavg", "/proc/loadavg" },
 	[COVER_ONLINE] = { DIRECTORY "/online", CPU "online" },
-	[COVER_PRESENT] = { DIRECTORY "/present", CPU "present" },
 	[COVER_POSSIBLE] = { DIRECTORY "/possible", CPU "possible" },
 };
 
@@ -32,46 +34,86 @@ static int copy_cpuinfo(int to, struct err *e)
 	return n > 0 ? fd_write_all(to, text, (size_t)n) : 0;
 }
 
-int cover_make(int tree_fd, struct err *e)
+void covers_done(struct covers *c)
 {
-	int r = 0;
+	for (size_t i = 0; i < COVER_FILES; i++)
+		close_fdp(&c->fds[i]);
+	*c = (struct covers)COVERS_INIT;
+}
+
+int covers_make(int tree_fd, struct covers *ret, struct err *e)
+{
+	CLEANUP(covers_done) struct covers c = COVERS_INIT;
+	int r;
 
 	if (mkdirat(tree_fd, DIRECTORY, 0555) < 0)
 		return err_sys(e, -errno, "make /sys/" DIRECTORY);
-	for (size_t i = 0; r >= 0 && i < COVER_FILES; i++) {
-		cleanup_close int fd = openat(tree_fd, files[i].name,
-			O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0444);
-
-		if (fd < 0)
+	for (size_t i = 0; i < COVER_FILES; i++) {
+		c.fds[i] =
+			openat(tree_fd, files[i].name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
+		if (c.fds[i] < 0)
 			return err_sys(e, -errno, "make /sys/%s", files[i].name);
-		if (i == COVER_CPUINFO)
-			r = copy_cpuinfo(fd, e);
 	}
+	r = copy_cpuinfo(c.fds[COVER_CPUINFO], e);
+	if (r < 0)
+		return r;
+	*ret = c;
+	c = (struct covers)COVERS_INIT;
+	return 0;
+}
+
+#define PLACE "/dev/atoll-seen"
+
+/* It has no calls for mounts by descriptor, but it keeps what is open when its mount has gone. */
+int covers_make_in_gvisor(struct covers *ret, struct err *e)
+{
+	static const char path[] = PLACE "/meminfo";
+	cleanup_close int fd = -EBADF;
+	int r = 0;
+
+	if (mkdir(PLACE, 0700) < 0 ||
+		mount("none", PLACE, "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0555") < 0)
+		return err_sys(e, -errno, "mount " PLACE);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0444);
+	if (fd < 0 || mount(path, files[COVER_MEMINFO].target, NULL, MS_BIND | MS_RDONLY, NULL) < 0)
+		r = err_sys(e, -errno, "cover %s", files[COVER_MEMINFO].target);
+	if (umount2(PLACE, MNT_DETACH) < 0 && r >= 0)
+		r = err_sys(e, -errno, "unmount " PLACE);
+	(void)rmdir(PLACE);
+	if (r >= 0)
+		ret->fds[COVER_MEMINFO] = TAKE_FD(fd);
 	return r;
+}
+
+static int put(enum cover_file file, const char *target, struct err *e)
+{
+	char path[64];
+
+	(void)snprintf(path, sizeof path, "/sys/%s", files[file].name);
+	if (mount(path, target, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
+		return err_sys(e, -errno, "cover %s", target);
+	return 0;
 }
 
 /* What lies below /proc and /sys is the kernel's own: there are no links of a template on the way.
  * What this kernel does not have needs no cover. */
-int cover_put(struct err *e)
+int covers_put(struct err *e)
 {
-	for (size_t i = 0; i < COVER_FILES; i++) {
-		char path[64];
+	int r = 0;
 
-		(void)snprintf(path, sizeof path, "/sys/%s", files[i].name);
-		if (mount(path, files[i].target, NULL, MS_BIND, NULL) < 0 && errno != ENOENT)
-			return err_sys(e, -errno, "cover %s", files[i].target);
-	}
-	return 0;
+	for (size_t i = 0; r >= 0 && i < COVER_FILES; i++)
+		r = put((enum cover_file)i, files[i].target, e);
+	return r < 0 ? r : put(COVER_ONLINE, CPU "present", e);
 }
 
-int cover_write(int tree_fd, enum cover_file file, struct str text, struct err *e)
+int cover_write(const struct covers *c, enum cover_file file, struct str text, struct err *e)
 {
-	cleanup_close int fd = openat(tree_fd, files[file].name, O_WRONLY | O_CLOEXEC);
+	int fd = c->fds[file];
 	struct stat st;
 	ssize_t n;
 
 	if (fd < 0)
-		return err_sys(e, -errno, "open %s", files[file].name);
+		return 0;
 	n = pwrite(fd, text.p, text.n, 0);
 	if (n < 0 || (size_t)n != text.n)
 		return err_sys(e, n < 0 ? -errno : -ENOSPC, "write %s", files[file].name);
@@ -80,7 +122,26 @@ int cover_write(int tree_fd, enum cover_file file, struct str text, struct err *
 	return 0;
 }
 
-int cover_read(int tree_fd, enum cover_file file, struct buf *out, struct err *e)
+int cover_read(const struct covers *c, enum cover_file file, struct buf *out, struct err *e)
 {
-	return file_read(tree_fd, files[file].name, out, e);
+	if (lseek(c->fds[file], 0, SEEK_SET) < 0)
+		return err_sys(e, -errno, "read %s", files[file].name);
+	return fd_read_all(c->fds[file], out);
+}
+
+int covers_watch(struct err *e)
+{
+	static const enum cover_file busy[] = { COVER_MEMINFO, COVER_STAT, COVER_LOADAVG };
+	cleanup_close int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+
+	if (fd < 0)
+		return err_sys(e, -errno, "inotify_init1");
+	for (size_t i = 0; i < ARRAY_SIZE(busy); i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof path, "/sys/%s", files[busy[i]].name);
+		if (inotify_add_watch(fd, path, IN_ACCESS) < 0)
+			return err_sys(e, -errno, "watch %s", path);
+	}
+	return TAKE_FD(fd);
 }

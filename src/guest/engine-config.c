@@ -27,8 +27,15 @@ static const struct place places[] = {
 	{ "bind", ENGINE_PROGRAM, ENGINE_GUEST, { "bind", "ro", "nosuid", "nodev" }, true, true },
 	{ "bind", ENGINE_DOOR_PLACE, ENGINE_DOOR, { "bind", "nosuid", "nodev", "noexec" }, true,
 		false },
+	{ "bind", ENGINE_GROUPS_PLACE, ENGINE_GROUPS, { "rbind", "nosuid", "nodev", "noexec" },
+		false, true },
 	/* gVisor would put a file system in memory there: it must be on the sandbox's disk. */
 	{ "bind", ENGINE_TMP, "/tmp", { "rbind" }, true, false },
+};
+
+const char *const engine_groups[GUEST_GROUPS] = {
+	[GROUP_MEMORY] = "memory",
+	[GROUP_CPU] = "cpu",
 };
 
 static void write_options(struct jsonw *w, const struct place *p, uint64_t shm_bytes)

@@ -67,6 +67,22 @@ static int put_tmp(struct err *e)
 	return put_in(fd, ENGINE_TMP, e);
 }
 
+/* Its cgroups, for the second guest to show. */
+static int put_groups(const int *fds, uint32_t n, struct err *e)
+{
+	int r = 0;
+
+	if (mkdir(ENGINE_GROUPS_PLACE, 0755) < 0)
+		return err_sys(e, -errno, "make " ENGINE_GROUPS_PLACE);
+	for (uint32_t i = 0; r >= 0 && i < n; i++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof path, ENGINE_GROUPS_PLACE "/%s", engine_groups[i]);
+		r = put_in(fds[i], path, e);
+	}
+	return r;
+}
+
 static int copy_program(int from, struct err *e)
 {
 	cleanup_close int to = open(ENGINE_PROGRAM, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0555);
@@ -137,7 +153,9 @@ static int make_bundle(const int *fds, const struct guest_boot *m, struct err *e
 	if (r >= 0)
 		r = check_places(e);
 	if (r >= 0)
-		r = volumes_put(ENGINE_ROOT, fds + GUEST_ENGINE_FDS, m, e);
+		r = volumes_put(ENGINE_ROOT, fds + GUEST_ENGINE_FDS + m->n_groups, m, e);
+	if (r >= 0 && engine != WARDEN_GVISOR)
+		r = put_groups(fds + GUEST_ENGINE_FDS, m->n_groups, e);
 	if (r >= 0 && engine == WARDEN_GVISOR)
 		r = put_tmp(e);
 	if (r >= 0 && engine == WARDEN_GVISOR)
@@ -252,7 +270,7 @@ static int start(const int *fds, const struct guest_boot *m, struct err *e)
 		return err_sys(e, -errno, "fork");
 	(void)close(words[1]);
 	/* From here on it is the engine that keeps these. */
-	for (int i = 0; i < GUEST_ENGINE_FDS + (int)m->n_mounts; i++)
+	for (int i = 0; i < GUEST_ENGINE_FDS + (int)(m->n_groups + m->n_mounts); i++)
 		(void)close(fds[i]);
 	watch(child.name, pid, words[0], signal_fd);
 }

@@ -13,6 +13,7 @@
  * sandbox's disk. */
 #define ENGINE_GUEST "/dev/atoll-guest"
 #define ENGINE_DOOR "/dev/atoll"
+#define ENGINE_GROUPS "/dev/atoll-groups" /* directories by engine_groups, if there are any */
 
 /* Where the engine finds them, in the first guest's. */
 #define ENGINE_PLACE "/tmp"
@@ -20,10 +21,13 @@
 #define ENGINE_PROGRAM ENGINE_PLACE "/guest"
 #define ENGINE_DOOR_PLACE ENGINE_PLACE "/door"
 #define ENGINE_TMP ENGINE_PLACE "/tmp"
+#define ENGINE_GROUPS_PLACE ENGINE_PLACE "/groups"
 
 enum {
 	ENGINE_LISTEN_FD = WARDEN_GUEST_FD + 1, /* in a container's guest */
 };
+
+extern const char *const engine_groups[GUEST_GROUPS];
 
 /* Serves ROOT: fds are the message's. Comes back only when that failed; else the engine runs and
  * this process, PID 1 around it, ends when it does. */

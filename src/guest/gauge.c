@@ -12,7 +12,7 @@ enum {
 
 void gauges_init(struct gauges *g)
 {
-	*g = (struct gauges){ 0 };
+	*g = (struct gauges){ .use_fd = -EBADF };
 	for (int i = 0; i < GUEST_METERS; i++)
 		g->meters[i] = -EBADF;
 }
@@ -21,6 +21,7 @@ void gauges_done(struct gauges *g)
 {
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&g->meters[i]);
+	close_fdp(&g->use_fd);
 	gauges_init(g);
 }
 
@@ -48,6 +49,28 @@ int64_t gauges_oom_kills(const struct gauges *g)
 	char text[512];
 
 	return gauge_number(read_meter(g, METER_MEMORY, text, sizeof text), STR("oom_kill"));
+}
+
+bool gauges_cpu_use(const struct gauges *g, int64_t *ret_user_us, int64_t *ret_system_us)
+{
+	char text[1024];
+	ssize_t n = g->use_fd < 0 ? 0 : pread(g->use_fd, text, sizeof text, 0);
+	struct str stat = str_make(text, n < 0 ? 0 : (size_t)n);
+
+	*ret_user_us = gauge_number(stat, STR("user_usec"));
+	*ret_system_us = gauge_number(stat, STR("system_usec"));
+	return *ret_user_us + *ret_system_us > 0;
+}
+
+int64_t gauges_processes(const struct gauges *g)
+{
+	char text[64];
+	struct str pids = read_meter(g, METER_PIDS, text, sizeof text), line;
+	int64_t n = 0;
+
+	if (str_split(&pids, '\n', &line))
+		(void)str_to_int(line, 0, INT64_MAX, &n);
+	return n;
 }
 
 /* The kernel counts before it kills, so a process that died of it finds itself counted. A kill that
@@ -117,8 +140,8 @@ void gauges_note_files(struct gauges *g, bool is_over)
 static void write_kernel(const struct gauges *g, struct jsonw *w)
 {
 	char cpu[1024], text[512];
-	struct str stat = read_meter(g, METER_CPU, cpu, sizeof cpu), pids, line;
-	int64_t throttled_us = gauge_number(stat, STR("throttled_usec")), n = 0;
+	struct str stat = read_meter(g, METER_CPU, cpu, sizeof cpu);
+	int64_t throttled_us = gauge_number(stat, STR("throttled_usec"));
 
 	if (!throttled_us) /* the old hierarchy counts in nanoseconds */
 		throttled_us = gauge_number(stat, STR("throttled_time")) / 1000;
@@ -126,10 +149,7 @@ static void write_kernel(const struct gauges *g, struct jsonw *w)
 	jsonw_int(w, "cpu_throttled", gauge_number(stat, STR("nr_throttled")));
 	jsonw_int(w, "cpu_throttled_us", throttled_us);
 	jsonw_int(w, "oom_kills", gauges_oom_kills(g));
-	pids = read_meter(g, METER_PIDS, text, sizeof text);
-	if (str_split(&pids, '\n', &line))
-		(void)str_to_int(line, 0, INT64_MAX, &n);
-	jsonw_int(w, "processes", n);
+	jsonw_int(w, "processes", gauges_processes(g));
 	jsonw_int(w, "processes_refused",
 		gauge_number(read_meter(g, METER_PIDS_EVENTS, text, sizeof text), STR("max")));
 }

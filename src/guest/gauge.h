@@ -19,6 +19,7 @@ enum gauge_kind {
 
 struct gauges {
 	int meters[GUEST_METERS];     /* by enum guest_meter; -EBADF: not known here */
+	int use_fd;                   /* what it has used of the processors; -EBADF: not known */
 	int64_t blamed;               /* kills for memory that a process was told of */
 	int64_t crossed[GAUGE_KINDS]; /* how often */
 	bool is_over[GAUGE_KINDS];    /* now */
@@ -30,6 +31,9 @@ void gauges_done(struct gauges *g);
 
 /* How many processes the kernel has killed because memory ran out. */
 int64_t gauges_oom_kills(const struct gauges *g);
+/* Processor time that the sandbox has used, in µs; false: not known here. */
+bool gauges_cpu_use(const struct gauges *g, int64_t *ret_user_us, int64_t *ret_system_us);
+int64_t gauges_processes(const struct gauges *g); /* threads count; 0: not known */
 /* A process that was started at `kills_before` was killed by nobody we know of: was it that? */
 bool gauges_blame_memory(struct gauges *g, int64_t kills_before);
 

@@ -60,6 +60,7 @@ static void metrics_get(struct guest *g, struct http_exchange *x)
 	CLEANUP(buf_done) struct buf out = BUF_INIT(REPLY_MAX_BYTES);
 
 	metrics_write(&g->metrics, &g->gauges, &g->settings, &out);
+	seen_sample(&g->seen, &g->metrics);
 	http_add_header(x, "Cache-Control", STR("no-store"));
 	http_reply(x, 200, "application/json", buf_str(&out));
 }

@@ -47,8 +47,12 @@ static int leave_no_trace(enum boot_place place, struct err *e)
 		return err_sys(e, -errno, "unmount %s", ENGINE_GUEST);
 	if (unlink(ENGINE_GUEST) < 0)
 		(void)rmdir(ENGINE_GUEST); /* what it was mounted on is the engine's choice */
-	if (place != BOOT_GVISOR)
+	if (place != BOOT_GVISOR) {
+		if (umount2(ENGINE_GROUPS, MNT_DETACH) < 0)
+			return err_sys(e, -errno, "unmount %s", ENGINE_GROUPS);
+		(void)rmdir(ENGINE_GROUPS);
 		return 0;
+	}
 	if (mount("none", ENGINE_DOOR, "tmpfs", MS_RDONLY | MS_NOEXEC, "mode=0555") < 0)
 		return err_sys(e, -errno, "cover %s", ENGINE_DOOR);
 	return 0;
@@ -64,6 +68,8 @@ static int prepare_gvisor(struct boot *ret, struct err *e)
 		return err_sys(e, -errno, "move the warden's socket");
 	r = null_stdio(e);
 	if (r >= 0)
+		r = covers_make_in_gvisor(&ret->covers, e);
+	if (r >= 0)
 		r = listen_at(ENGINE_DOOR "/" GUEST_SOCKET, &ret->listen_fd, e);
 	if (r >= 0)
 		r = listen_at(ENGINE_DOOR "/" GUEST_DIAL, &ret->dial_fd, e);
@@ -72,18 +78,44 @@ static int prepare_gvisor(struct boot *ret, struct err *e)
 	return r < 0 ? r : seal_capabilities(e);
 }
 
+/* How many there are: all, or none. */
+static int clone_groups(int fds[GUEST_GROUPS])
+{
+	int n = 0;
+
+	for (; n < GUEST_GROUPS; n++) {
+		char path[64];
+
+		(void)snprintf(path, sizeof path, ENGINE_GROUPS "/%s", engine_groups[n]);
+		fds[n] = open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+		if (fds[n] < 0)
+			break;
+	}
+	if (n == GUEST_GROUPS)
+		return n;
+	while (n > 0)
+		(void)close(fds[--n]);
+	return 0;
+}
+
+/* Comes before leave_no_trace, which takes the groups away. */
 static int show_kernel_files(struct boot *ret, struct err *e)
 {
+	int groups[GUEST_GROUPS], n = clone_groups(groups), r;
 	struct view view = VIEW_INIT;
-	int r = view_make(&view, e);
 
+	r = view_make(&view, e);
 	if (r >= 0)
 		r = view_unstage(e);
 	if (r >= 0)
-		r = seal_kernel_files(&view, NULL, e);
-	if (r >= 0)
-		ret->covers_fd = TAKE_FD(view.write_fd);
+		r = seal_kernel_files(&view, n ? groups : NULL, e);
+	if (r >= 0) {
+		ret->covers = view.covers;
+		view.covers = (struct covers)COVERS_INIT;
+	}
 	view_done(&view);
+	while (n > 0)
+		(void)close(groups[--n]);
 	return r;
 }
 
@@ -98,11 +130,11 @@ static int prepare_container(struct boot *ret, struct err *e)
 		return err_sys(e, -errno, "close_range");
 	r = null_stdio(e);
 	if (r >= 0)
-		r = leave_no_trace(BOOT_CONTAINER, e);
-	if (r >= 0)
 		r = seal_device_nodes(e);
 	if (r >= 0)
 		r = show_kernel_files(ret, e);
+	if (r >= 0)
+		r = leave_no_trace(BOOT_CONTAINER, e);
 	/* The engine has mounted them, if there are any: as if there were. */
 	return r < 0 ? r : seal_self(true, &ret->asked_fd, e);
 }

@@ -5,6 +5,7 @@
 #include "guest/guest.h"
 #include "guest/ports.h"
 #include "guest/trust.h"
+#include "guest/uptime.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -173,6 +174,7 @@ static int run_booted(struct program *p, enum boot_place place)
 		r = grants_take(&p->grants, p->loop, TAKE_FD(boot.asked_fd), &e);
 	for (int i = 0; i < GUEST_METERS; i++)
 		p->guest.gauges.meters[i] = TAKE_FD(boot.meters[i]);
+	p->guest.gauges.use_fd = TAKE_FD(boot.use_fd);
 	if (r == 0)
 		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
 	p->guest.processes.no_hangup = place == BOOT_GVISOR;
@@ -189,9 +191,14 @@ static int run_booted(struct program *p, enum boot_place place)
 	if (r == 0 && place == BOOT_SLOT && gauges_check_disk() < 0)
 		r = err_set(&e, -EAGAIN, "the disk that was prepared for it has failed");
 	boot_ready(&boot, r, e.msg);
-	if (r == 0) /* whoever was told that we are ready cannot be served before these */
-		seen_start(&p->guest.seen, TAKE_FD(boot.covers_fd), p->guest.settings.memory_mb,
-			p->guest.settings.cpu_count);
+	/* Whoever was told that we are ready cannot be served before these. */
+	if (r == 0) {
+		bool has_own_time = uptime_start(TAKE_FD(boot.uptime_fd));
+
+		seen_start(&p->guest.seen, &boot.covers, p->guest.settings.memory_mb,
+			p->guest.settings.cpu_count, has_own_time);
+		seen_watch(&p->guest.seen, p->loop, &p->guest.gauges);
+	}
 	boot_done(&boot);
 	if (r < 0)
 		return 1;

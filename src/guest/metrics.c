@@ -16,6 +16,7 @@ struct usage {
 	int64_t cpu_us;
 	int64_t memory_bytes;
 	bool files_are_out; /* a process has as many open as it may */
+	int64_t running, last_pid;
 };
 
 static bool read_text(int dir_fd, const char *name, struct buf *out)
@@ -51,6 +52,15 @@ static int64_t cpu_of(struct str stat)
 	for (int field = 14; field <= 17; field++)
 		ticks += nth_number(rest, field - 2);
 	return ticks * (1000000 / sysconf(_SC_CLK_TCK));
+}
+
+/* The field behind the name: as of this moment it runs, or waits for a disk. */
+static bool is_running(struct str stat)
+{
+	const char *close = stat.n ? memrchr(stat.p, ')', stat.n) : NULL;
+	struct str rest = close ? str_from(stat, (size_t)(close - stat.p) + 2) : STR_NONE;
+
+	return rest.n && (rest.p[0] == 'R' || rest.p[0] == 'D');
 }
 
 static int64_t rusage_us(int who)
@@ -101,8 +111,11 @@ static void add_process(int proc_fd, const char *pid, bool is_self, struct buf *
 	(void)snprintf(name, sizeof name, "%.16s/stat", pid);
 	if (is_self)
 		u->cpu_us += own_cpu_us();
-	else if (read_text(proc_fd, name, text))
+	else if (read_text(proc_fd, name, text)) {
 		u->cpu_us += cpu_of(buf_str(text));
+		u->running += is_running(buf_str(text));
+	}
+	(void)str_to_int(str_of(pid), u->last_pid, INT32_MAX, &u->last_pid);
 	(void)snprintf(name, sizeof name, "%.16s/statm", pid);
 	if (read_text(proc_fd, name, text)) {
 		int64_t resident = nth_number(buf_str(text), 2),
@@ -196,6 +209,9 @@ void metrics_write(struct metrics *m, struct gauges *g, const struct settings *s
 	if (cgroup_number("/sys/fs/cgroup/memory.current",
 		    "/sys/fs/cgroup/memory/memory.usage_in_bytes", &u.memory_bytes))
 		u.memory_bytes = MAX(u.memory_bytes - cache, 0);
+	m->memory_bytes = u.memory_bytes;
+	m->running = u.running;
+	m->last_pid = u.last_pid;
 	(void)statvfs("/", &disk);
 	gauges_look(g);
 	gauges_look_at_disk(g);

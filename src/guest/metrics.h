@@ -15,6 +15,8 @@
 struct metrics { /* as of the last question */
 	int64_t at_us;
 	int64_t cpu_us;
+	int64_t memory_bytes;
+	int64_t running, last_pid; /* processes that run or wait for a disk; the highest number */
 };
 
 void metrics_init(struct metrics *m);

@@ -208,6 +208,8 @@ static struct process *start(struct rpc *rpc, const struct start_in *in, const c
 		&p, e);
 	if (r < 0)
 		err_wrap(e, r, "error starting process '%s'", argv[0]);
+	else
+		seen_soon(&rpc->guest->seen);
 	return r < 0 ? NULL : p;
 }
 

@@ -3,14 +3,18 @@
  * as its limit says. They keep the numbers that the host gives them: who is told by the kernel that
  * it runs on number 5 finds 5 in every list. */
 #include "guest/seen.h"
-#include "guest/cover.h"
-#include "guest/gauge.h"
 #include "warden/proto.h"
+
+#include <time.h>
 
 enum {
 	TEXT_BYTES = 256 << 10,
 	STAT_BYTES = 16 << 10,
 	KIB = 1024,
+	LOOK_MS = 500,     /* how old it is at most while somebody reads */
+	READING_MS = 5000, /* that somebody has read lately */
+	MOST_READS = 64,   /* of the queue of events in a turn */
+	SOON_MS = 1000,    /* it is not written anew for a command that follows another */
 };
 
 /* ---- processors ---- */
@@ -105,19 +109,16 @@ static uint32_t own_number(void)
 					: (uint32_t)((id[1] - WARDEN_FIRST_UID) / WARDEN_UID_BLOCK);
 }
 
-/* For this thread and all that it starts from here on. Where it cannot be, all is as the host's. */
-static void take_cpus(struct seen *s, int64_t cpu_count)
+void seen_take_cpus(int64_t cpu_count, cpu_set_t *ret)
 {
-	cpu_set_t allowed, chosen;
-	int n;
+	cpu_set_t allowed;
 
+	CPU_ZERO(ret);
 	if (sched_getaffinity(0, sizeof allowed, &allowed) < 0)
 		return;
-	n = seen_choose(&allowed, cpu_count ? cpu_count : CPU_SETSIZE, own_number(), &chosen);
-	if (n < CPU_COUNT(&allowed) && sched_setaffinity(0, sizeof chosen, &chosen) < 0)
-		chosen = allowed;
-	s->cpus = chosen;
-	s->n_cpus = CPU_COUNT(&chosen);
+	(void)seen_choose(&allowed, cpu_count ? cpu_count : CPU_SETSIZE, own_number(), ret);
+	if (!CPU_EQUAL(ret, &allowed) && sched_setaffinity(0, sizeof *ret, ret) < 0)
+		*ret = allowed;
 }
 
 /* Up to the highest: who keeps something for each possible processor finds room for all numbers. */
@@ -140,16 +141,15 @@ static void write_cpus(const struct seen *s)
 	CLEANUP(buf_done) struct buf host = BUF_INIT(STAT_BYTES), out = BUF_INIT(TEXT_BYTES);
 
 	seen_list_cpus(&s->cpus, &out);
-	(void)cover_write(s->tree_fd, COVER_ONLINE, buf_str(&out), NULL);
-	(void)cover_write(s->tree_fd, COVER_PRESENT, buf_str(&out), NULL);
+	(void)cover_write(&s->covers, COVER_ONLINE, buf_str(&out), NULL);
 	buf_clear(&out);
 	list_possible(&s->cpus, &out);
-	(void)cover_write(s->tree_fd, COVER_POSSIBLE, buf_str(&out), NULL);
+	(void)cover_write(&s->covers, COVER_POSSIBLE, buf_str(&out), NULL);
 	buf_clear(&out);
-	if (cover_read(s->tree_fd, COVER_CPUINFO, &host, NULL) < 0)
+	if (cover_read(&s->covers, COVER_CPUINFO, &host, NULL) < 0)
 		return;
 	seen_write_cpuinfo(buf_str(&host), &s->cpus, &out);
-	(void)cover_write(s->tree_fd, COVER_CPUINFO, buf_str(&out), NULL);
+	(void)cover_write(&s->covers, COVER_CPUINFO, buf_str(&out), NULL);
 }
 
 /* ---- memory ---- */
@@ -233,7 +233,7 @@ static void write_memory(const struct seen *s)
 {
 	CLEANUP(buf_done) struct buf stat = BUF_INIT(STAT_BYTES), out = BUF_INIT(TEXT_BYTES);
 	struct str rest, line = STR("");
-	int64_t used = 0;
+	int64_t used = s->sample.memory_bytes;
 
 	if (read_either("/sys/fs/cgroup/memory.current",
 		    "/sys/fs/cgroup/memory/memory.usage_in_bytes", &stat)) {
@@ -243,26 +243,153 @@ static void write_memory(const struct seen *s)
 	}
 	(void)read_either("/sys/fs/cgroup/memory.stat", "/sys/fs/cgroup/memory/memory.stat", &stat);
 	seen_write_meminfo(s->memory_bytes, used, buf_str(&stat), &out);
-	(void)cover_write(s->tree_fd, COVER_MEMINFO, buf_str(&out), NULL);
+	(void)cover_write(&s->covers, COVER_MEMINFO, buf_str(&out), NULL);
+}
+
+/* ---- use ---- */
+
+static int64_t boot_us(void)
+{
+	struct timespec now;
+
+	if (clock_gettime(CLOCK_BOOTTIME, &now) < 0)
+		return 0;
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void write_use(struct seen *s)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(TEXT_BYTES);
+	struct seen_use use = { .elapsed_us = boot_us() - s->began_us,
+		.booted_s = s->booted_s,
+		.running = s->sample.running,
+		.processes = s->gauges ? gauges_processes(s->gauges) : 0,
+		.last_pid = MAX(s->sample.last_pid, 1) };
+
+	/* Where no cgroup tells, the sum of all processes does, as of the last sample. */
+	if (!s->gauges || !gauges_cpu_use(s->gauges, &use.user_us, &use.system_us))
+		use.user_us = s->sample.cpu_us;
+	seen_write_stat(&use, &s->cpus, &out);
+	(void)cover_write(&s->covers, COVER_STAT, buf_str(&out), NULL);
+	buf_clear(&out);
+	seen_write_load(&s->load, &use, &out);
+	(void)cover_write(&s->covers, COVER_LOADAVG, buf_str(&out), NULL);
+}
+
+static bool is_covered(const struct seen *s)
+{
+	return s->covers.fds[COVER_MEMINFO] >= 0;
+}
+
+static void write_all(struct seen *s)
+{
+	if (!is_covered(s))
+		return;
+	s->written_ms = time_now_ms();
+	write_memory(s);
+	write_use(s);
+}
+
+/* Whether somebody has read since the last time. Events alike are one, and there are few kinds. */
+static bool has_been_read(struct seen *s)
+{
+	char events[4096];
+	bool any = false;
+
+	for (int i = 0; i < MOST_READS && read(s->reads_fd, events, sizeof events) > 0; i++)
+		any = true;
+	return any;
+}
+
+/* While somebody reads, who does it how often is of no interest: it is looked at by the clock. */
+static void look(void *arg)
+{
+	struct seen *s = arg;
+	int64_t now_ms = loop_now_ms(s->loop);
+
+	if (has_been_read(s))
+		s->read_ms = now_ms;
+	write_all(s);
+	if (now_ms - s->read_ms < READING_MS) {
+		loop_io_set(&s->reads, 0);
+		loop_timer_set(&s->timer, now_ms + LOOK_MS);
+	} else {
+		loop_io_set(&s->reads, EPOLLIN);
+	}
+}
+
+static void on_read(void *arg, uint32_t events)
+{
+	(void)events;
+	look(arg);
+}
+
+static void write_soon(void *arg)
+{
+	write_all(arg);
+}
+
+void seen_soon(struct seen *s)
+{
+	if (s->loop && !loop_timer_is_set(&s->timer) && time_now_ms() - s->written_ms >= SOON_MS)
+		loop_defer(s->loop, &s->soon, write_soon, s);
+}
+
+void seen_sample(struct seen *s, const struct metrics *m)
+{
+	int64_t last_pid = MAX(s->sample.last_pid, m->last_pid);
+
+	s->sample = *m;
+	s->sample.last_pid = last_pid;
+	seen_load_add(&s->load, m->running, time_now_ms());
+	write_all(s);
+}
+
+void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges)
+{
+	struct err e = { 0 };
+
+	if (!is_covered(s))
+		return;
+	s->loop = loop;
+	s->gauges = gauges;
+	loop_timer_init(&s->timer, loop, look, s);
+	s->reads_fd = covers_watch(&e);
+	if (s->reads_fd >= 0 &&
+		loop_io_add(loop, &s->reads, s->reads_fd, EPOLLIN, on_read, s, &e) < 0)
+		close_fdp(&s->reads_fd);
+	if (e.code < 0)
+		log_warn("guest.seen", "err=%s", log_quote(str_of(e.msg)));
 }
 
 /* ---- the whole ---- */
 
-void seen_start(struct seen *s, int take_tree_fd, int64_t memory_mb, int64_t cpu_count)
+void seen_start(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count,
+	bool has_own_time)
 {
+	static const enum cover_file lasting[] = { COVER_CPUINFO, COVER_ONLINE, COVER_POSSIBLE };
 	int64_t pages = sysconf(_SC_PHYS_PAGES);
 
-	s->tree_fd = take_tree_fd;
-	take_cpus(s, cpu_count);
-	if (s->tree_fd < 0)
+	s->covers = *take_covers;
+	*take_covers = (struct covers)COVERS_INIT;
+	s->began_us = boot_us();
+	s->booted_s = (time_wall_us() - (has_own_time ? 0 : s->began_us)) / 1000000;
+	seen_take_cpus(cpu_count, &s->cpus);
+	if (!is_covered(s))
 		return;
 	s->memory_bytes = memory_mb ? memory_mb << 20 : pages * sysconf(_SC_PAGESIZE);
 	write_cpus(s);
-	write_memory(s);
+	for (size_t i = 0; i < ARRAY_SIZE(lasting); i++) /* these will not change */
+		close_fdp(&s->covers.fds[lasting[i]]);
+	write_all(s);
 }
 
 void seen_done(struct seen *s)
 {
-	close_fdp(&s->tree_fd);
+	loop_io_remove(&s->reads);
+	loop_timer_cancel(&s->timer);
+	loop_task_cancel(&s->soon);
+	close_fdp(&s->reads_fd);
+	covers_done(&s->covers);
 	*s = (struct seen)SEEN_INIT;
 }

@@ -6,22 +6,48 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/cover.h"
+#include "guest/gauge.h"
+#include "guest/metrics.h"
+#include "guest/seen-use.h"
+#include "loop/loop.h"
 
 #include <sched.h>
 
 struct seen {
-	int tree_fd; /* -EBADF: nothing is covered */
+	struct covers covers;
 	int64_t memory_bytes;
 	cpu_set_t cpus;
-	int n_cpus;
+	int64_t began_us; /* by the clock that goes on while the host sleeps */
+	int64_t booted_s; /* by the wall clock: when that, or the host, began to count */
+
+	struct loop *loop;           /* NULL: what is shown stays as it was at first */
+	const struct gauges *gauges; /* borrowed */
+	int reads_fd;
+	struct loop_io reads;
+	struct loop_timer timer; /* the next look at whether somebody reads */
+	struct loop_task soon;
+	int64_t read_ms, written_ms;
+	struct seen_load load;
+	struct metrics sample; /* the last one */
 };
-#define SEEN_INIT                 \
-	{                         \
-		.tree_fd = -EBADF \
+#define SEEN_INIT                                         \
+	{                                                 \
+		.covers = COVERS_INIT, .reads_fd = -EBADF \
 	}
 
-/* Takes the descriptor. From here on the sandbox has these limits; 0: not told. */
-void seen_start(struct seen *s, int take_tree_fd, int64_t memory_mb, int64_t cpu_count);
+/* This process and all that it starts from here on run on so many processors; 0: on all. Where that
+ * cannot be, all is as it was. */
+void seen_take_cpus(int64_t cpu_count, cpu_set_t *ret);
+/* From here on the sandbox has these limits; 0: not told. */
+void seen_start(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count,
+	bool has_own_time);
+/* And it is told how much of them it uses: while somebody reads that, twice a second; else when it
+ * is sampled, and when a command starts. So one that nobody looks at costs nothing. */
+void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges);
+void seen_soon(struct seen *s); /* somebody may look */
+/* What was measured a moment ago. */
+void seen_sample(struct seen *s, const struct metrics *m);
 void seen_done(struct seen *s);
 
 /* ---- for tests ---- */

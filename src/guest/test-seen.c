@@ -128,6 +128,7 @@ TEST(meminfo_is_as_long_whatever_is_used)
 
 TEST(a_cover_is_rewritten_whole)
 {
+	CLEANUP(covers_done) struct covers covers = COVERS_INIT;
 	char dir[] = "/tmp/test-seen-XXXXXX";
 	CLEANUP(buf_done) struct buf out = BUF_INIT(8192);
 	cleanup_close int fd = -EBADF;
@@ -135,13 +136,72 @@ TEST(a_cover_is_rewritten_whole)
 
 	ASSERT(mkdtemp(dir));
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ASSERT_EQ(cover_make(fd, &e), 0);
-	ASSERT_EQ(cover_read(fd, COVER_CPUINFO, &out, &e), 0);
+	ASSERT_EQ(covers_make(fd, &covers, &e), 0);
+	ASSERT_EQ(cover_read(&covers, COVER_CPUINFO, &out, &e), 0);
 	ASSERT(strstr(buf_str(&out).p, "rocessor"));
-	ASSERT_EQ(cover_write(fd, COVER_ONLINE, STR("0-15\n"), &e), 0);
-	ASSERT_EQ(cover_write(fd, COVER_ONLINE, STR("3\n"), &e), 0);
+	ASSERT_EQ(cover_write(&covers, COVER_ONLINE, STR("0-15\n"), &e), 0);
+	ASSERT_EQ(cover_write(&covers, COVER_ONLINE, STR("3\n"), &e), 0);
 	buf_clear(&out);
-	ASSERT_EQ(cover_read(fd, COVER_ONLINE, &out, &e), 0);
+	ASSERT_EQ(cover_read(&covers, COVER_ONLINE, &out, &e), 0);
 	ASSERT_STR(buf_str(&out).p, "3\n");
 	ASSERT_EQ(dir_remove_tree(AT_FDCWD, dir, &e), 0);
+}
+
+TEST(load_comes_to_what_runs_and_goes_again)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(256);
+	struct seen_use use = { .running = 2, .processes = 7, .last_pid = 99 };
+	struct seen_load load = { 0 };
+	int64_t now_ms = 1000;
+
+	seen_load_add(&load, 2, now_ms);
+	ASSERT_EQ(load.parts[0], 0);
+	seen_load_add(&load, 2, now_ms + SEEN_SAMPLE_MS - 1); /* not yet */
+	ASSERT_EQ(load.parts[0], 0);
+	for (int i = 0; i < 12; i++) /* a minute: 63 % of two */
+		seen_load_add(&load, 2, now_ms += SEEN_SAMPLE_MS);
+	seen_write_load(&load, &use, &out);
+	ASSERT(str_has_prefix(buf_str(&out), STR("1.27 0.37 0.13 2/7 99 ")));
+	seen_load_add(&load, 2, now_ms += 10 * 3600 * 1000); /* nobody asked meanwhile */
+	ASSERT_EQ(load.parts[0], 2 * SEEN_LOAD_ONE);
+	ASSERT_EQ(load.parts[2], 2 * SEEN_LOAD_ONE);
+	for (int i = 0; i < 2000; i++)
+		seen_load_add(&load, 0, now_ms += SEEN_SAMPLE_MS);
+	ASSERT_EQ(load.parts[0] + load.parts[1] + load.parts[2], 0);
+}
+
+TEST(stat_shares_time_among_its_processors)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(4096);
+	const struct seen_use use = { .user_us = 3000000,
+		.system_us = 1000000,
+		.elapsed_us = 10000000,
+		.booted_s = 1700000000,
+		.last_pid = 42 };
+	cpu_set_t set = set_of(".x..x");
+
+	seen_write_stat(&use, &set, &out);
+	ASSERT(str_has_prefix(buf_str(&out),
+		STR("cpu  300 0 100 1600 0 0 0 0 0 0\ncpu1 150 0 50 800 0 0 0 0 0 0\n"
+		    "cpu4 150 0 50 800 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime 1700000000\n"
+		    "processes 42\nprocs_running 1\nprocs_blocked 0\nsoftirq 0 ")));
+	ASSERT_EQ(out.n % 64, 0);
+	ASSERT_EQ(buf_str(&out).p[out.n - 1], '\n');
+}
+
+TEST(texts_are_padded_to_a_length_that_lasts)
+{
+	static const size_t lengths[] = { 1, 2, 62, 63, 64, 65, 127, 128 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		CLEANUP(buf_done) struct buf out = BUF_INIT(4096);
+
+		for (size_t k = 1; k < lengths[i]; k++)
+			(void)buf_addc(&out, 'x');
+		(void)buf_addc(&out, '\n');
+		seen_pad(&out);
+		ASSERT_EQ(out.n, (lengths[i] + 63) / 64 * 64);
+		ASSERT_EQ(buf_str(&out).p[out.n - 1], '\n');
+		ASSERT_EQ(strchr(buf_str(&out).p, '\n') - buf_str(&out).p, (ptrdiff_t)out.n - 1);
+	}
 }

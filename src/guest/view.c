@@ -1,5 +1,4 @@
 #include "guest/view.h"
-#include "guest/cover.h"
 #include "guest/mounts.h"
 
 #include <sys/mount.h>
@@ -23,15 +22,16 @@ static const char *const group_places[GUEST_GROUPS] = {
 	[GROUP_CPU] = "/sys/" GROUPS "/cpu",
 };
 
-static int fill(int fd, struct err *e)
+static int fill(int fd, struct covers *ret, struct err *e)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(directories); i++)
 		if (mkdirat(fd, directories[i], 0555) < 0)
 			return err_sys(e, -errno, "make /sys/%s", directories[i]);
-	return cover_make(fd, e);
+	return covers_make(fd, ret, e);
 }
 
-/* Two mounts of one file system: only what is attached somewhere can be cloned. */
+/* Two mounts of one file system, since only what is attached somewhere can be cloned. The first one
+ * is kept by the files alone that are written through it. */
 int view_make(struct view *ret, struct err *e)
 {
 	static const struct mount_option options[MOUNT_MAX_OPTIONS] = { { "mode", "0555" },
@@ -41,7 +41,7 @@ int view_make(struct view *ret, struct err *e)
 	int r = mount_make("tmpfs", options, MOUNT_PLAIN, &tree, e);
 
 	if (r >= 0)
-		r = fill(tree, e);
+		r = fill(tree, &ret->covers, e);
 	if (r >= 0)
 		r = mount_put(tree, "/sys", e);
 	if (r < 0)
@@ -49,15 +49,14 @@ int view_make(struct view *ret, struct err *e)
 	clone = open_tree(AT_FDCWD, "/sys", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (clone < 0 || mount_setattr(clone, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
 		return err_sys(e, -errno, "make /sys read-only");
-	ret->write_fd = TAKE_FD(tree);
 	ret->show_fd = TAKE_FD(clone);
 	return 0;
 }
 
 void view_done(struct view *v)
 {
-	close_fdp(&v->write_fd);
 	close_fdp(&v->show_fd);
+	covers_done(&v->covers);
 	*v = (struct view)VIEW_INIT;
 }
 
@@ -102,5 +101,5 @@ int view_show(const struct view *v, const int *groups, struct err *e)
 		r = mount_put(groups[i], group_places[i], e);
 	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
 		close_fdp(&parts[i]);
-	return r < 0 ? r : cover_put(e);
+	return r < 0 ? r : covers_put(e);
 }

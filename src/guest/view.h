@@ -4,15 +4,16 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/cover.h"
 #include "warden/proto.h"
 
 struct view {
-	int write_fd; /* the tree, to write to its files; seen by nobody */
-	int show_fd;  /* the same, read-only */
+	int show_fd; /* the tree, read-only */
+	struct covers covers;
 };
-#define VIEW_INIT                                     \
-	{                                             \
-		.write_fd = -EBADF, .show_fd = -EBADF \
+#define VIEW_INIT                                        \
+	{                                                \
+		.show_fd = -EBADF, .covers = COVERS_INIT \
 	}
 
 /* Makes the tree. It is attached to /sys for that, and until view_unstage, or until that root is

@@ -226,7 +226,8 @@ struct warden_reply {
  *
  * With another engine than WARDEN_LOCAL the guest that gets ROOT starts that engine's program,
  * which starts a second guest in the root; the second one inherits the socket and gives the other
- * answers. The program of that second guest comes along, after the listening socket. In gVisor no
+ * answers. The program of that second guest comes along, after the listening socket, and then the
+ * same directories of cgroups. In gVisor no
  * listening socket can be handed in: in its place comes the door, a directory (a detached mount) in
  * which the guest makes its sockets, GUEST_SOCKET and GUEST_DIAL, before it answers to ROOT. */
 #define GUEST_SOCKET "guest.sock" /* its API */
@@ -265,8 +266,8 @@ struct guest_boot {
 	uint32_t engine;         /* ROOT only: enum warden_engine */
 	uint32_t n_mounts;       /* ROOT only: that many paths are sent */
 	uint64_t shm_bytes;      /* ROOT only */
-	uint32_t n_groups;       /* ROOT only, WARDEN_LOCAL */
-	uint32_t zero;
+	uint32_t n_groups;       /* ROOT only, not WARDEN_GVISOR */
+	uint32_t cpus;           /* ROOT with an engine: so many processors; 0: all */
 	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
 };
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 enum {
+	ONE_CPU = 100,  /* percent */
 	MAX_PLACES = 8, /* that another server was faster to take, one after the other */
 };
 
@@ -86,7 +87,20 @@ static int write_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-static int send_root(struct slot *slot, const int *own_fds, int n_groups, const int *mount_fds,
+/* gVisor does not show what its own kernel has not made. */
+static int clone_groups(struct slot *slot, int fds[GUEST_GROUPS], int *ret_n, struct err *e)
+{
+	return slot->engine == WARDEN_GVISOR
+		       ? 0
+		       : groups_clone(&slot->w->cgroups, slot->key, fds, ret_n, e);
+}
+
+static uint32_t processors(const struct warden_request *q)
+{
+	return (q->cpu_percent + ONE_CPU - 1) / ONE_CPU;
+}
+
+static int send_root(struct slot *slot, const int *own_fds, int n_own, const int *mount_fds,
 	struct err *e)
 {
 	const struct warden_message *m = slot->later ? &slot->later->message : NULL;
@@ -95,36 +109,37 @@ static int send_root(struct slot *slot, const int *own_fds, int n_groups, const 
 		.engine = slot->engine,
 		.n_mounts = m ? m->request.n_mounts : 0,
 		.shm_bytes = slot->shm_bytes,
-		.n_groups = (uint32_t)n_groups };
-	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], r;
-	int own = slot->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS + n_groups : GUEST_ENGINE_FDS;
+		.cpus = m && slot->engine != WARDEN_LOCAL ? processors(&m->request) : 0 };
+	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], *groups = fds + n_own, r;
+	int n_groups = 0, n;
 
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
 	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
-	memcpy(fds, own_fds, (size_t)own * sizeof *fds);
+	memcpy(fds, own_fds, (size_t)n_own * sizeof *fds);
+	r = clone_groups(slot, groups, &n_groups, e);
+	if (r < 0)
+		return r;
+	n = n_own + n_groups;
+	message.n_groups = (uint32_t)n_groups;
 	for (uint32_t i = 0; i < message.n_mounts; i++) {
 		memcpy(message.paths[i], m->mounts[i].path, sizeof message.paths[i]);
-		fds[own + (int)i] = mount_fds[i];
+		fds[n++] = mount_fds[i];
 	}
-	r = fd_send(slot->guest_fd, &message, guest_boot_size(message.n_mounts), fds,
-		own + (int)message.n_mounts);
+	r = fd_send(slot->guest_fd, &message, guest_boot_size(message.n_mounts), fds, n);
+	while (n_groups > 0)
+		(void)close(groups[--n_groups]);
 	return r < 0 ? err_sys(e, r, "give the guest its root") : 0;
 }
 
 static int send_local_root(struct slot *slot, int root_fd, const int *mount_fds, struct err *e)
 {
-	int fds[GUEST_ROOT_FDS + GUEST_GROUPS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
-	int *groups = fds + GUEST_ROOT_FDS, n = 0;
+	int fds[GUEST_ROOT_FDS] = { root_fd, slot->listen_fd }, *meters = fds + 2;
 	int r = meters_open(&slot->w->cgroups, slot->key, meters, e);
 
 	if (r < 0)
 		return r;
-	r = groups_clone(&slot->w->cgroups, slot->key, groups, &n, e);
-	if (r >= 0)
-		r = send_root(slot, fds, n, mount_fds, e);
+	r = send_root(slot, fds, GUEST_ROOT_FDS, mount_fds, e);
 	meters_close(meters);
-	while (n > 0)
-		(void)close(groups[--n]);
 	return r;
 }
 
@@ -141,7 +156,7 @@ static int give_root(struct slot *slot, int root_fd, const int *mount_fds, struc
 	else if (r >= 0)
 		r = send_root(slot,
 			(int[]){ root_fd, door >= 0 ? door : slot->listen_fd, slot->w->inner_fd },
-			0, mount_fds, e);
+			GUEST_ENGINE_FDS, mount_fds, e);
 	if (r < 0)
 		return r;
 	slot->root = slot->asked_root;

@@ -149,6 +149,37 @@ class Crossing(unittest.TestCase):
                 self.assertNotEqual(box.run(attempt, user='root').exit_code, 0, attempt)
             self.assertEqual(say('nproc; head -1 /proc/meminfo'), f'1\nMemTotal:         {512 << 10} kB')
 
+    def test_how_busy_it_is(self):
+        """What it uses itself, as of a moment ago; the time since its own start."""
+        with small() as box:
+            def numbers(file):
+                return [float(word) for word in box.run(f'cat {file}').text().split('\n')[0].split()
+                        if word.replace('.', '').isdigit()]
+
+            host = float(pathlib.Path('/proc/uptime').read_text().split()[0])
+            if os.path.exists('/proc/self/ns/time'):
+                self.assertLess(numbers('/proc/uptime')[0], host)
+                began, now = map(int, box.run('ps -o lstart= -p $$ | date -f - +%s; date +%s').text().split())
+                self.assertLess(abs(now - began), 60)
+            busy = numbers('/proc/stat')
+            self.assertLess(sum(busy) / 100, host * os.cpu_count())
+            box.run('timeout 2 sh -c "while :; do :; done"')
+            wait_for(lambda: numbers('/proc/stat')[0] >= busy[0] + 50)
+            threading.Thread(target=box.run, args=('timeout 60 sh -c "while [ ! -e /tmp/seen ]; do :; done"',)).start()
+            wait_for(lambda: numbers('/proc/loadavg')[0] > 0)
+            box.run('touch /tmp/seen')
+            available = "awk '/^MemAvailable/ { print $2 }' /proc/meminfo"
+            threading.Thread(target=box.run, args=(
+                "python3 -c 'import os, time; x = b\"x\" * (100 << 20)\nwhile not os.path.exists(\"/tmp/enough\"): time.sleep(0.1)'",
+            )).start()
+            wait_for(lambda: int(box.run(available).text()) < 156 << 10)
+            box.run('touch /tmp/enough')
+            wait_for(lambda: int(box.run(available).text()) > 156 << 10)
+            # Whoever reads again and again sees it change, though nothing is started meanwhile.
+            seen = box.run('for i in 1 2 3 4; do read a u n s i r < /proc/stat; echo $i; end=$((SECONDS + 2)); '
+                           'while [ $SECONDS -lt $end ]; do :; done; done').text().split()
+            self.assertGreater(len(set(seen)), 2, seen)
+
     def test_processes_of_all(self):
         """No number of sandboxes takes all that the kernel has: the host can start some."""
         most = min(int(pathlib.Path('/proc/sys/kernel', name).read_text()) for name in ('pid_max', 'threads-max'))

@@ -267,6 +267,15 @@ class Suite:
     def check_after_memory(self, box):
         self.assertEqual(out(box, 'echo alive'), 'alive')
 
+    def test_what_programs_size_themselves_by(self):
+        box = self.make(limits={'cpuCount': 1, 'memoryMB': 512})
+        self.assertEqual(out(box, "nproc; getconf _NPROCESSORS_ONLN; grep -c ^processor /proc/cpuinfo; "
+                                  "free -m | awk '/^Mem:/ { print $2 }'"), '1\n1\n1\n512')
+        used = "free -m | awk '/^Mem:/ { print $3 }'"
+        self.start(box, {'cmd': '/usr/bin/python3', 'args': ['-c', "x = b'x' * (200 << 20); input()"]})
+        wait_for(lambda: int(out(box, used)) >= 200)
+        self.assertLess(int(out(box, used)), 512)
+
     def test_fork_bomb_is_contained(self):
         box = self.make()
         with contextlib.suppress(Exception):

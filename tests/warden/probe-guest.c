@@ -2,6 +2,7 @@
  * what came of it. So a test can look at a sandbox from the inside with an empty template. */
 #include "guest/boot.h"
 #include "guest/seen.h"
+#include "guest/uptime.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -608,7 +609,8 @@ int main(int argc, char *argv[])
 		0);
 	if (shared == MAP_FAILED)
 		return 1;
-	seen_start(&seen, TAKE_FD(boot.covers_fd), 0, 0); /* it has no limits of its own */
+	seen_start(&seen, &boot.covers, 0, 0,
+		uptime_start(TAKE_FD(boot.uptime_fd))); /* it has no limits of its own */
 	boot_ready(&boot, 0, "");
 	serve(boot.listen_fd);
 	return 0;
