@@ -185,7 +185,7 @@ class Ceilings(Case):
                 break
             alive.append(answer.json()['id'])
         self.assertEqual((answer.status, answer.json()['code']), (429, 'quota_exceeded'), answer.body)
-        self.assertIn('1 MiB of rows of sandboxes (historyMB)', answer.json()['message'])
+        self.assertIn('1 MiB of rows of sandboxes (history_mb)', answer.json()['message'])
         self.assertGreater(len(alive), 9)
         self.server.kill()  # the counts are what they were
         self.server.start()

@@ -145,7 +145,7 @@ class Tenants(unittest.TestCase):
                 for method in item:
                     yield method.upper(), prefix + path
 
-    def place(self, path, box):
+    def place(self, method, path, box):
         """With the victim's names in it, and a query that would find something."""
         which = {'/sandboxes/{id}': box, '/artifacts': self.names['artifact'], '/keys': self.names['key'],
                  '/api-keys': self.names['key'], '/access-tokens': self.names['key'], '/teams': self.names['team'],
@@ -163,7 +163,7 @@ class Tenants(unittest.TestCase):
             query = {'sandbox_ids': ','.join(self.boxes.values())}
         if path.startswith('/api/v1/') and path.rsplit('/', 1)[1] in ('events', 'audit', 'usage'):
             query = {'format': 'json', 'team_id': self.team, 'task_id': MARK}
-        if path == '/api/v1/sandboxes':
+        if (method, path) == ('GET', '/api/v1/sandboxes'):
             query = {'state': 'running,paused,ended', 'task_id': MARK}
         if path.endswith('/metrics/max'):
             query = {'metric': 'concurrent_sandboxes'}
@@ -189,7 +189,7 @@ class Tenants(unittest.TestCase):
         more = {'Content-Type': 'application/json', 'X-Team-ID': self.team}
         if 'volumecontent' in path and who is self.stranger:
             more['Authorization'] = f"Bearer {self.theirs['token']}"
-        return who.raw(method, self.place(path, box), None if method == 'GET' else json.dumps(body), more)
+        return who.raw(method, self.place(method, path, box), None if method == 'GET' else json.dumps(body), more)
 
     # ---- what there is ----
 
