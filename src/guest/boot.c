@@ -293,7 +293,7 @@ static int seal(const int *fds, const struct guest_boot *message, const struct p
 	return seal_self(message->n_mounts > 0, ret_asked_fd, e);
 }
 
-static int wait_for_root(int *ret_asked_fd, struct err *e)
+static int wait_for_root(struct boot *ret, struct err *e)
 {
 	struct prepared p;
 	struct guest_boot message;
@@ -314,10 +314,15 @@ static int wait_for_root(int *ret_asked_fd, struct err *e)
 		return r < 0 ? r : engine_run(fds, &message, e);
 	}
 	if (r >= 0)
-		r = seal(fds, &message, &p, ret_asked_fd, e); /* closes all, or the process ends */
+		r = seal(fds, &message, &p, &ret->asked_fd,
+			e); /* closes all, or the process ends */
 	else
 		close_prepared(&p);
-	return r;
+	if (r < 0)
+		return r;
+	ret->expected_memory_mb = message.memory_mb;
+	ret->expected_cpus = message.cpus;
+	return 0;
 }
 
 static bool is_warden(int fd)
@@ -360,7 +365,7 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 	b.warden_fd = WARDEN_GUEST_FD;
 	if (place == BOOT_SLOT) {
 		(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
-		r = wait_for_root(&b.asked_fd, why);
+		r = wait_for_root(&b, why);
 		b.listen_fd = LISTEN_FD;
 		for (int i = 0; i < COVER_FILES; i++)
 			b.covers.fds[i] = FIRST_COVER_FD + i;

@@ -29,6 +29,8 @@ struct boot {
 	int use_fd;               /* cpu.stat of the unified hierarchy; -EBADF: there is none */
 	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
 	int warden_fd;            /* for boot_ready only */
+	/* Of a sandbox that is made ahead of its request; 0: somebody waits, and will say it. */
+	int64_t expected_memory_mb, expected_cpus;
 	char id[WARDEN_ID_SIZE];
 };
 #define BOOT_INIT                                                                                  \

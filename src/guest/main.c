@@ -3,6 +3,7 @@
 #include "guest/compat.h"
 #include "guest/grant.h"
 #include "guest/guest.h"
+#include "guest/marks.h"
 #include "guest/ports.h"
 #include "guest/trust.h"
 #include "guest/uptime.h"
@@ -15,7 +16,6 @@
 
 enum {
 	SETTINGS_MAX_BYTES = 4 << 20,
-	MACHINE_ID_SIZE = 32, /* hexadecimal digits */
 	/* Who talks to us is our own edge, which has its own deadlines for clients; a paused
 	 * sandbox must not find all its streams expired when it wakes. */
 	STALL_MS = 3600 * 1000,
@@ -26,6 +26,7 @@ struct program {
 	struct http_server *server;
 	struct ports ports;
 	struct grants grants;
+	struct marks marks;
 	struct loop *loop;
 };
 
@@ -73,46 +74,6 @@ static int read_settings(struct guest *g, int fd, struct err *e)
 	return r < 0 ? err_wrap(e, r, "settings") : 0;
 }
 
-/* The same for all of a sandbox's life, and never that of the one it was forked from. */
-static void write_machine_id(const char *sandbox_id)
-{
-	uint8_t digest[SHA256_SIZE];
-	char text[MACHINE_ID_SIZE + 2];
-
-	sha256(sandbox_id, strlen(sandbox_id), digest);
-	hex_encode(digest, MACHINE_ID_SIZE / 2, text);
-	text[MACHINE_ID_SIZE] = '\n';
-	(void)file_replace(AT_FDCWD, "/etc/machine-id", str_make(text, MACHINE_ID_SIZE + 1), 0444,
-		NULL);
-}
-
-/* A fork finds its parent's, or what its parent's programs put there instead. */
-static void write_mark(const char *name, const char *text)
-{
-	if (file_create(AT_FDCWD, name, str_of(text), 0444, NULL) == -EEXIST)
-		(void)file_replace(AT_FDCWD, name, str_of(text), 0444, NULL);
-}
-
-/* What programs inside look at to know where they are. */
-static void write_marks(struct settings *s)
-{
-	const struct {
-		const char *name, *value;
-	} marks[] = {
-		{ "/run/e2b/.E2B_SANDBOX", "true" },
-		{ "/run/e2b/.E2B_SANDBOX_ID", s->sandbox_id },
-		{ "/run/e2b/.E2B_TEMPLATE_ID", s->template_id },
-	};
-
-	trust_install(s);
-	if (s->sandbox_id)
-		write_machine_id(s->sandbox_id);
-	(void)mkdir("/run/e2b", 0755);
-	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
-		if (marks[i].value)
-			write_mark(marks[i].name, marks[i].value);
-}
-
 /* Up to four for each command of all the clients: what would do for a program is too few. Those
  * that we start get the usual limit (spawn-child.c). */
 static void raise_file_limit(void)
@@ -157,6 +118,29 @@ static void tear_down(struct program *p)
 	p->loop = loop_free(p->loop);
 }
 
+/* Nobody waits, so what can be guessed of the sandbox is made now. */
+static void show_ahead(struct program *p, struct boot *boot)
+{
+	marks_prepare(&p->marks);
+	seen_prepare(&p->guest.seen, &boot->covers, boot->expected_memory_mb, boot->expected_cpus);
+	seen_watch(&p->guest.seen, p->loop, &p->guest.gauges);
+}
+
+/* What programs inside look at to know where they are and what they have. */
+static void show_itself(struct program *p, struct boot *boot)
+{
+	const struct settings *s = &p->guest.settings;
+	bool has_own_time = uptime_start(TAKE_FD(boot->uptime_fd));
+
+	if (!boot->expected_memory_mb)
+		seen_prepare(&p->guest.seen, &boot->covers, s->memory_mb, s->cpu_count);
+	seen_start(&p->guest.seen, s->memory_mb, s->cpu_count, has_own_time);
+	if (!boot->expected_memory_mb)
+		seen_watch(&p->guest.seen, p->loop, &p->guest.gauges);
+	trust_install(&p->guest.settings);
+	marks_write(&p->marks, s);
+}
+
 static int run_booted(struct program *p, enum boot_place place)
 {
 	struct boot boot = BOOT_INIT;
@@ -181,6 +165,8 @@ static int run_booted(struct program *p, enum boot_place place)
 	p->guest.settings.needs_preload = place == BOOT_GVISOR && compat_prepare();
 	if (r == 0 && boot.dial_fd >= 0)
 		r = ports_take(&p->ports, p->loop, TAKE_FD(boot.dial_fd), &e);
+	if (r == 0 && boot.expected_memory_mb)
+		show_ahead(p, &boot);
 	if (r == 0) {
 		r = boot_wait(&boot, &e);
 		if (r < 0)
@@ -192,17 +178,11 @@ static int run_booted(struct program *p, enum boot_place place)
 		r = err_set(&e, -EAGAIN, "the disk that was prepared for it has failed");
 	boot_ready(&boot, r, e.msg);
 	/* Whoever was told that we are ready cannot be served before these. */
-	if (r == 0) {
-		bool has_own_time = uptime_start(TAKE_FD(boot.uptime_fd));
-
-		seen_start(&p->guest.seen, &boot.covers, p->guest.settings.memory_mb,
-			p->guest.settings.cpu_count, has_own_time);
-		seen_watch(&p->guest.seen, p->loop, &p->guest.gauges);
-	}
+	if (r == 0)
+		show_itself(p, &boot);
 	boot_done(&boot);
 	if (r < 0)
 		return 1;
-	write_marks(&p->guest.settings);
 	guest_run_start_command(&p->guest);
 	return loop_run(p->loop, &e) < 0;
 }
@@ -265,7 +245,7 @@ int main(int argc, char **argv)
 {
 	const char *address = NULL, *settings = NULL;
 	enum boot_place place = boot_place(argc, argv);
-	struct program p = { .grants = GRANTS_INIT };
+	struct program p = { .grants = GRANTS_INIT, .marks = MARKS_INIT };
 	struct err e = { 0 };
 
 	if (place != BOOT_NOWHERE)

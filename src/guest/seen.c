@@ -364,24 +364,50 @@ void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges)
 
 /* ---- the whole ---- */
 
-void seen_start(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count,
-	bool has_own_time)
+static void take_cpus(struct seen *s, int64_t cpu_count)
 {
-	static const enum cover_file lasting[] = { COVER_CPUINFO, COVER_ONLINE, COVER_POSSIBLE };
+	s->cpu_count = cpu_count;
+	seen_take_cpus(cpu_count, &s->cpus);
+	if (is_covered(s))
+		write_cpus(s);
+}
+
+static void take_memory(struct seen *s, int64_t memory_mb)
+{
 	int64_t pages = sysconf(_SC_PHYS_PAGES);
 
+	s->memory_bytes = memory_mb ? memory_mb << 20 : pages * sysconf(_SC_PAGESIZE);
+	if (is_covered(s))
+		write_memory(s);
+}
+
+void seen_prepare(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count)
+{
 	s->covers = *take_covers;
 	*take_covers = (struct covers)COVERS_INIT;
+	if (sched_getaffinity(0, sizeof s->allowed, &s->allowed) < 0)
+		CPU_ZERO(&s->allowed);
+	take_cpus(s, cpu_count);
+	take_memory(s, memory_mb);
+}
+
+void seen_start(struct seen *s, int64_t memory_mb, int64_t cpu_count, bool has_own_time)
+{
+	static const enum cover_file lasting[] = { COVER_CPUINFO, COVER_ONLINE, COVER_POSSIBLE };
+
 	s->began_us = boot_us();
 	s->booted_s = (time_wall_us() - (has_own_time ? 0 : s->began_us)) / 1000000;
-	seen_take_cpus(cpu_count, &s->cpus);
-	if (!is_covered(s))
-		return;
-	s->memory_bytes = memory_mb ? memory_mb << 20 : pages * sysconf(_SC_PAGESIZE);
-	write_cpus(s);
+	if (cpu_count != s->cpu_count) {
+		(void)sched_setaffinity(0, sizeof s->allowed, &s->allowed);
+		take_cpus(s, cpu_count);
+	}
+	if (memory_mb << 20 != s->memory_bytes)
+		take_memory(s, memory_mb);
 	for (size_t i = 0; i < ARRAY_SIZE(lasting); i++) /* these will not change */
-		close_fdp(&s->covers.fds[lasting[i]]);
-	write_all(s);
+		if (s->covers.fds[lasting[i]] >= 0)
+			(void)close(TAKE_FD(s->covers.fds[lasting[i]]));
+	if (is_covered(s))
+		write_use(s);
 }
 
 void seen_done(struct seen *s)

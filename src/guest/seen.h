@@ -16,9 +16,9 @@
 
 struct seen {
 	struct covers covers;
-	int64_t memory_bytes;
-	cpu_set_t cpus;
-	int64_t began_us; /* by the clock that goes on while the host sleeps */
+	int64_t memory_bytes, cpu_count; /* the latter: what it is told */
+	cpu_set_t allowed, cpus;         /* before, and since, it was told */
+	int64_t began_us;                /* by the clock that goes on while the host sleeps */
 	int64_t booted_s; /* by the wall clock: when that, or the host, began to count */
 
 	struct loop *loop;           /* NULL: what is shown stays as it was at first */
@@ -39,9 +39,10 @@ struct seen {
 /* This process and all that it starts from here on run on so many processors; 0: on all. Where that
  * cannot be, all is as it was. */
 void seen_take_cpus(int64_t cpu_count, cpu_set_t *ret);
-/* From here on the sandbox has these limits; 0: not told. */
-void seen_start(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count,
-	bool has_own_time);
+/* The sandbox will have these limits; 0: not told. */
+void seen_prepare(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count);
+/* From here on it has these. Next to nothing is left to do where they are those of before. */
+void seen_start(struct seen *s, int64_t memory_mb, int64_t cpu_count, bool has_own_time);
 /* And it is told how much of them it uses: while somebody reads that, twice a second; else when it
  * is sampled, and when a command starts. So one that nobody looks at costs nothing. */
 void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges);

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 5,
+	WARDEN_VERSION = 6,
 	WARDEN_ID_SIZE = 32,     /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64,   /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
@@ -267,7 +267,8 @@ struct guest_boot {
 	uint32_t n_mounts;       /* ROOT only: that many paths are sent */
 	uint64_t shm_bytes;      /* ROOT only */
 	uint32_t n_groups;       /* ROOT only, not WARDEN_GVISOR */
-	uint32_t cpus;           /* ROOT with an engine: so many processors; 0: all */
+	uint32_t cpus;           /* ROOT: so many processors; 0: all, or not known yet */
+	uint32_t memory_mb;      /* ROOT: so much is expected; 0: somebody waits already */
 	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
 };
 

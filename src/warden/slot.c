@@ -95,9 +95,9 @@ static int clone_groups(struct slot *slot, int fds[GUEST_GROUPS], int *ret_n, st
 		       : groups_clone(&slot->w->cgroups, slot->key, fds, ret_n, e);
 }
 
-static uint32_t processors(const struct warden_request *q)
+static uint32_t processors(uint32_t percent)
 {
-	return (q->cpu_percent + ONE_CPU - 1) / ONE_CPU;
+	return (percent + ONE_CPU - 1) / ONE_CPU;
 }
 
 static int send_root(struct slot *slot, const int *own_fds, int n_own, const int *mount_fds,
@@ -108,11 +108,16 @@ static int send_root(struct slot *slot, const int *own_fds, int n_own, const int
 		.step = GUEST_ROOT,
 		.engine = slot->engine,
 		.n_mounts = m ? m->request.n_mounts : 0,
-		.shm_bytes = slot->shm_bytes,
-		.cpus = m && slot->engine != WARDEN_LOCAL ? processors(&m->request) : 0 };
+		.shm_bytes = slot->shm_bytes };
 	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], *groups = fds + n_own, r;
 	int n_groups = 0, n;
 
+	if (!m) {
+		message.cpus = processors(slot->w->expected.limits.cpu_percent);
+		message.memory_mb = (uint32_t)(slot->w->expected.limits.memory_bytes >> 20);
+	} else if (slot->engine != WARDEN_LOCAL) {
+		message.cpus = processors(m->request.cpu_percent);
+	}
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
 	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
 	memcpy(fds, own_fds, (size_t)n_own * sizeof *fds);

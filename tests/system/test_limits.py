@@ -1,6 +1,7 @@
 """Each limit of a sandbox, crossed for real: who runs into it is told why, the sandbox lives on and says
 so in its events, its info and its metrics, and its neighbour notices nothing."""
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -148,6 +149,16 @@ class Crossing(unittest.TestCase):
                             'echo 1 > $(ls /sys/fs/cgroup/memory{.max,/memory.limit_in_bytes} 2>/dev/null)'):
                 self.assertNotEqual(box.run(attempt, user='root').exit_code, 0, attempt)
             self.assertEqual(say('nproc; head -1 /proc/meminfo'), f'1\nMemTotal:         {512 << 10} kB')
+
+    def test_what_was_made_ahead_for_others_is_ones_own(self):
+        """Slots are prepared for the limits that were asked for last."""
+        for memory, cpus in ((1024, 2), (512, 1), (768, 2), (1024, 1), (512, 2)):
+            with Sandbox(limits={'memoryMB': memory, 'cpuCount': cpus}) as box:
+                seen = box.run('head -1 /proc/meminfo; nproc; grep -c ^processor /proc/cpuinfo; cat /etc/machine-id '
+                               '/run/e2b/.E2B_SANDBOX_ID; echo; stat -c %a /etc/machine-id').text().split()
+                count = str(min(cpus, os.cpu_count()))
+                own = hashlib.sha256(box.id.encode()).hexdigest()[:32]
+                self.assertEqual(seen[1:], [str(memory << 10), 'kB', count, count, own, box.id, '444'])
 
     def test_how_busy_it_is(self):
         """What it uses itself, as of a moment ago; the time since its own start."""

@@ -609,7 +609,8 @@ int main(int argc, char *argv[])
 		0);
 	if (shared == MAP_FAILED)
 		return 1;
-	seen_start(&seen, &boot.covers, 0, 0,
+	seen_prepare(&seen, &boot.covers, 0, 0);
+	seen_start(&seen, 0, 0,
 		uptime_start(TAKE_FD(boot.uptime_fd))); /* it has no limits of its own */
 	boot_ready(&boot, 0, "");
 	serve(boot.listen_fd);
