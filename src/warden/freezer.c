@@ -1,5 +1,12 @@
 #include "warden/freezer.h"
 
+#include <sched.h>
+
+enum {
+	LOOKS_AT_ONCE = 64, /* it takes less than 0.1 ms, as a rule */
+	LOOK_AGAIN_US = 50,
+};
+
 int freezer_open(const struct cgroups *cg, const char *key, struct freezer *ret, struct err *e)
 {
 	struct freezer f = FREEZER_INIT;
@@ -64,4 +71,17 @@ bool freezer_is_ordered(const struct freezer *f)
 bool freezer_is_still(const struct freezer *f)
 {
 	return file_says(f->state_fd, f->legacy ? "FROZEN" : "frozen 1");
+}
+
+int freezer_await(const struct freezer *f, int64_t deadline_ms)
+{
+	for (int looks = 0; !freezer_is_still(f); looks++) {
+		if (looks < LOOKS_AT_ONCE)
+			(void)sched_yield();
+		else if (time_now_ms() > deadline_ms)
+			return -EBUSY;
+		else
+			(void)usleep(LOOK_AGAIN_US);
+	}
+	return 0;
 }

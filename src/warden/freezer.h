@@ -25,3 +25,5 @@ bool freezer_is_ordered(const struct freezer *f);
 /* Whether no process in it runs any more. To be asked again and again: the kernel spaces its
  * notifications by 10 ms and more. */
 bool freezer_is_still(const struct freezer *f);
+/* Asks again and again. -EBUSY: one still runs. For workers: it sleeps. */
+int freezer_await(const struct freezer *f, int64_t deadline_ms);

@@ -115,11 +115,12 @@ static void hold(struct slot *slot)
 
 static void release(struct slot *slot)
 {
-	/* A disk that is being copied must not change: see hold_catch_up. */
-	if (!slot->is_held || slot->still.op == WARDEN_SAVE)
+	/* A disk that is being copied must not change, and a worker that stops or starts the
+	 * processes has the last word: see hold_catch_up. */
+	if (!slot->is_held || slot->still.op)
 		return;
 	slot->is_held = false;
-	if (!slot->frozen && slot->still.op != WARDEN_FREEZE)
+	if (!slot->frozen)
 		(void)order(slot, false);
 	mark(slot, false);
 	log_info("sandbox.released", "sandbox_id=%s", slot->id);
@@ -215,8 +216,8 @@ static void look_at(struct slot *slot)
 		slot->written_at = loop_now_ms(slot->w->loop);
 		slot->written_before = slot->written_bytes;
 	}
-	/* Who copies its disk would let it go again. */
-	if (slot->still.op != WARDEN_SAVE && writes(slot))
+	/* Who copies its disk, or starts its processes, would let it go again. */
+	if (!slot->still.op && writes(slot))
 		hold(slot);
 }
 

@@ -12,7 +12,6 @@
 
 enum {
 	STOP_DEADLINE_MS = 2000,
-	LOOK_AGAIN_US = 20,
 	BLOCK_BYTES = 512, /* of st_blocks */
 	/* Of the superblock of ext4, which begins at 1024: the first file that has no name any more
 	 * and was open, and the flag of those that keep a list of them in a file. */
@@ -72,12 +71,8 @@ static int stop(const struct live *o, struct err *e)
 
 	if (r < 0)
 		return err_sys(e, r, "stop the sandbox");
-	while (!freezer_is_still(&o->freezer)) {
-		if (time_now_ms() > deadline_ms)
-			return err_set(e, -EBUSY, "the sandbox's processes cannot be stopped");
-		(void)usleep(LOOK_AGAIN_US);
-	}
-	return 0;
+	r = freezer_await(&o->freezer, deadline_ms);
+	return r < 0 ? err_set(e, r, "the sandbox's processes cannot be stopped") : 0;
 }
 
 static int copy_live(const struct live *o, struct work_report *report, struct err *e)

@@ -4,12 +4,7 @@
 #include "warden/warden.h"
 #include "warden/host.h"
 
-#include <sched.h>
-
 enum {
-	FREEZE_DEADLINE_MS = 2000,
-	LOOKS_AT_ONCE = 64, /* it takes less than 0.1 ms, as a rule */
-	LOOK_AGAIN_MS = 1,
 	MAX_PENDING = 64,
 	OLD_WORKER_DEADLINE_MS = 10000,
 	MIB = 1 << 20,
@@ -58,66 +53,66 @@ static int order(const struct slot *slot, bool frozen, struct err *e)
 	return r < 0 ? err_sys(e, r, "stop or start the processes") : 0;
 }
 
-static bool is_still(const struct slot *slot)
-{
-	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
-	bool still = false;
-
-	if (freezer_open(&slot->w->cgroups, slot->key, &f, NULL) < 0)
-		return false;
-	for (int i = 0; i < LOOKS_AT_ONCE && !still; i++) {
-		still = freezer_is_still(&f);
-		if (!still)
-			(void)sched_yield();
-	}
-	return still;
-}
-
-static void look(void *arg)
+/* What it is now is seen by the next warden, should this one not live to see it. */
+static void stopped(void *arg, const struct work_report *report, const int *fds, int n_fds)
 {
 	struct slot *slot = arg;
-	struct err e = { 0 };
+	bool wanted = slot->still.op == WARDEN_FREEZE;
+	STEP(slot->w, WARDEN_STEP_WORKED);
 
-	slot->frozen = is_still(slot);
-	if (!slot->frozen && loop_now_ms(slot->w->loop) < slot->deadline_ms) {
-		loop_timer_set(&slot->timer, loop_now_ms(slot->w->loop) + LOOK_AGAIN_MS);
+	(void)fds;
+	(void)n_fds;
+	slot->work = NULL;
+	if (slot->state == SLOT_ENDING) {
+		/* What the old freezer holds does not die. */
+		if (slot->w->cgroups.unified_fd < 0)
+			(void)order(slot, false, NULL);
+		slot_worked(slot);
 		return;
 	}
-	if (!slot->frozen) {
-		if (!slot->is_held)
-			(void)order(slot, false, NULL);
-		(void)err_set(&e, -EBUSY,
-			"a process of the sandbox waits in the kernel and cannot be stopped");
-	}
+	if (report->e.code >= 0)
+		slot->frozen = wanted;
 	hold_note(slot);
-	finish(slot, 0, &e);
+	if (!wanted)
+		CRASH_POINT("warden.thaw");
+	finish(slot, 0, &report->e);
+	if (slot->w->leaving)
+		warden_leave(slot->w);
+}
+
+static void ask_stop(struct slot *slot, const struct warden_request *q, enum work_op op)
+{
+	struct work_order order = { .op = op, .stays_ordered = slot->is_held };
+
+	memcpy(order.key, slot->key, sizeof order.key);
+	slot->still = *q;
+	slot->work = work_ask(&slot->w->workers, LANE_USED, true, &order, NULL, stopped, slot);
 }
 
 static void freeze(struct slot *slot, const struct warden_request *q)
 {
-	struct err e = { 0 };
+	struct err fine = { 0 };
 
-	if (slot->frozen || order(slot, true, &e) < 0) {
-		answer(slot, q, &e);
-		return;
-	}
-	slot->still = *q;
-	slot->deadline_ms = loop_now_ms(slot->w->loop) + FREEZE_DEADLINE_MS;
+	if (slot->frozen)
+		answer(slot, q, &fine);
+	else
+		ask_stop(slot, q, WORK_STOP);
 	CRASH_POINT("warden.freeze");
-	loop_timer_init(&slot->timer, slot->w->loop, look, slot);
-	look(slot);
 }
 
 static void thaw(struct slot *slot, const struct warden_request *q)
 {
-	struct err e = { 0 };
+	struct err fine = { 0 };
 
+	if (!slot->is_held) {
+		ask_stop(slot, q, WORK_GO);
+		return;
+	}
 	/* One that is held goes on when there is room. */
-	if (slot->is_held || order(slot, false, &e) >= 0)
-		slot->frozen = false;
+	slot->frozen = false;
 	hold_note(slot);
 	CRASH_POINT("warden.thaw");
-	answer(slot, q, &e);
+	answer(slot, q, &fine);
 }
 
 static int open_run_dir(const struct slot *slot)

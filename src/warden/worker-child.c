@@ -1,3 +1,4 @@
+#include "warden/freezer.h"
 #include "warden/locks.h"
 #include "warden/netlink.h"
 #include "warden/place.h"
@@ -26,6 +27,7 @@ struct self {
 };
 
 enum {
+	STOP_DEADLINE_MS = 2000,
 	WARM_PAUSE_US = 2000, /* less than a grace period, whatever the machine */
 };
 
@@ -300,6 +302,25 @@ static int do_warm(struct self *self, const struct work_order *order, struct err
 	return 0;
 }
 
+/* The locks of all cgroups are held for milliseconds while sandboxes are made and removed. */
+static int do_stop(const struct self *self, const struct work_order *order, struct err *e)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+	int r = freezer_open(self->cgroups, order->key, &f, e);
+
+	if (r < 0)
+		return r;
+	r = freezer_order(&f, order->op == WORK_STOP);
+	if (r < 0)
+		return err_sys(e, r, "stop or start the processes");
+	if (order->op == WORK_GO || freezer_await(&f, time_now_ms() + STOP_DEADLINE_MS) >= 0)
+		return 0;
+	if (!order->stays_ordered)
+		(void)freezer_order(&f, false);
+	return err_set(e, -EBUSY,
+		"a process of the sandbox waits in the kernel and cannot be stopped");
+}
+
 static int do_tcp(const struct self *self, struct answer *a)
 {
 	struct tcp_taker taker;
@@ -320,6 +341,9 @@ static int obey(struct self *self, const struct work_order *order, int fds[WORK_
 		return do_disk(self, order, fds, a, e);
 	case WORK_ROOT:
 		return do_root(self, order, fds, a, e);
+	case WORK_STOP:
+	case WORK_GO:
+		return do_stop(self, order, e);
 	case WORK_SAVE:
 		return do_save(self, order, fds, a, e);
 	case WORK_SHUT:

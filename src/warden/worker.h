@@ -28,6 +28,8 @@ enum work_op {
 	WORK_PLACE = 1, /* where a sandbox will be: see place.h */
 	WORK_DISK,      /* makes the disk of `key`, mounted; with a tree, the root on it as well */
 	WORK_ROOT,      /* only the root, on a disk that is there */
+	WORK_STOP,      /* the processes of `key` stand still, or go on as before */
+	WORK_GO,        /* they go on */
 	WORK_SAVE,      /* copies the disk of a sandbox to `image_name` */
 	/* The processes of `key` are killed; nothing is written to the disk any more, and nothing
 	 * waits for it, unless there is so little on it that it may be used again. */
@@ -83,7 +85,8 @@ struct work_order {
 	int numbers[WORK_NUMBERS]; /* that it may have, the first that is free */
 	int64_t warm_ms;           /* WARM */
 	bool freezer_is_legacy;
-	uint32_t n_mounts; /* DISK, ROOT: volumes that come with the root */
+	bool stays_ordered; /* STOP: others want it to stand still as well, whatever comes of it */
+	uint32_t n_mounts;  /* DISK, ROOT: volumes that come with the root */
 	struct warden_mount mounts[WARDEN_MAX_MOUNTS];
 	uint32_t n_addresses;                   /* FORGET, CUT; DISK: before anything else */
 	uint32_t addresses[WORK_MAX_ADDRESSES]; /* host byte order */
