@@ -43,6 +43,7 @@ void slot_let_go(struct slot *slot)
 	close_fdp(&slot->settings_fd);
 	slot->pid_fd = slot->net_fd = slot->user_fd = slot->guest_fd = slot->listen_fd = -EBADF;
 	slot->settings_fd = -EBADF;
+	slot_close_groups(slot);
 }
 
 static bool is_known(const struct warden *w, pid_t pid)

@@ -1,5 +1,6 @@
 #include "warden/place.h"
 #include "warden/host.h"
+#include "warden/meter.h"
 #include "warden/slot-child.h"
 
 #include <linux/capability.h>
@@ -213,12 +214,14 @@ static int make_all(const struct workers *ws, struct network *net, const struct 
 int place_make(const struct workers *ws, struct network *net, const struct work_order *order,
 	struct work_report *report, int ret_fds[PLACE_FDS], struct err *e)
 {
-	int r;
+	int r, n_groups = 0;
 
 	for (int i = 0; i < PLACE_FDS; i++)
 		ret_fds[i] = -EBADF;
 	r = make_all(ws, net, order, report, ret_fds, e);
+	if (r >= 0)
+		r = groups_clone(ws->cgroups, order->key, ret_fds + PLACE_GROUPS, &n_groups, e);
 	for (int i = 0; r < 0 && i < PLACE_FDS; i++)
 		close_fdp(&ret_fds[i]);
-	return r < 0 ? err_wrap(e, r, "prepare a sandbox") : 0;
+	return r < 0 ? err_wrap(e, r, "prepare a sandbox") : PLACE_GROUPS + n_groups;
 }

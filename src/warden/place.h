@@ -6,14 +6,16 @@
 
 #include "warden/worker.h"
 
-/* What PLACE answers with, in this order. */
+/* What PLACE answers with, in this order; none of the last where the unified hierarchy has limits.
+ */
 enum place_fd {
 	PLACE_PID,
 	PLACE_NET,
 	PLACE_USER,
 	PLACE_GUEST,  /* the warden's end of the socket to the process */
 	PLACE_LISTEN, /* the guest's socket, listening */
-	PLACE_FDS,
+	PLACE_GROUPS, /* see groups_clone */
+	PLACE_FDS = PLACE_GROUPS + GUEST_GROUPS,
 };
 
 /* As user of this number of the server's block; see WARDEN_FIRST_UID. */
@@ -22,6 +24,7 @@ static inline uid_t place_first_uid(int number)
 	return (uid_t)WARDEN_FIRST_UID + (uid_t)number * WARDEN_UID_BLOCK;
 }
 
-/* `net` has sockets of the caller's own. On failure the report may name a process all the same. */
+/* How many there are in ret_fds. `net` has sockets of the caller's own. On failure the report may
+ * name a process all the same. */
 int place_make(const struct workers *ws, struct network *net, const struct work_order *order,
 	struct work_report *report, int ret_fds[PLACE_FDS], struct err *e);

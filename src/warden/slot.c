@@ -87,12 +87,10 @@ static int write_state(struct slot *slot, struct err *e)
 	return state_write(dir_fd, &state, e);
 }
 
-/* gVisor does not show what its own kernel has not made. */
-static int clone_groups(struct slot *slot, int fds[GUEST_GROUPS], int *ret_n, struct err *e)
+void slot_close_groups(struct slot *slot)
 {
-	return slot->engine == WARDEN_GVISOR
-		       ? 0
-		       : groups_clone(&slot->w->cgroups, slot->key, fds, ret_n, e);
+	while (slot->n_groups > 0)
+		(void)close(slot->groups[--slot->n_groups]);
 }
 
 static uint32_t processors(uint32_t percent)
@@ -109,8 +107,7 @@ static int send_root(struct slot *slot, const int *own_fds, int n_own, const int
 		.engine = slot->engine,
 		.n_mounts = m ? m->request.n_mounts : 0,
 		.shm_bytes = slot->shm_bytes };
-	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], *groups = fds + n_own, r;
-	int n_groups = 0, n;
+	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], n = n_own, r;
 
 	if (!m) {
 		message.cpus = processors(slot->w->expected.limits.cpu_percent);
@@ -121,18 +118,16 @@ static int send_root(struct slot *slot, const int *own_fds, int n_own, const int
 	static_assert(ARRAY_SIZE(fds) <= FD_MAX_PASS, "all go with one message");
 	static_assert((int)GUEST_ENGINE_FDS <= (int)GUEST_ROOT_FDS, "there is room for either");
 	memcpy(fds, own_fds, (size_t)n_own * sizeof *fds);
-	r = clone_groups(slot, groups, &n_groups, e);
-	if (r < 0)
-		return r;
-	n = n_own + n_groups;
-	message.n_groups = (uint32_t)n_groups;
+	/* gVisor does not show what its own kernel has not made. */
+	for (int i = 0; i < slot->n_groups && slot->engine != WARDEN_GVISOR; i++)
+		fds[n++] = slot->groups[i];
+	message.n_groups = (uint32_t)(n - n_own);
 	for (uint32_t i = 0; i < message.n_mounts; i++) {
 		memcpy(message.paths[i], m->mounts[i].path, sizeof message.paths[i]);
 		fds[n++] = mount_fds[i];
 	}
 	r = fd_send(slot->guest_fd, &message, guest_boot_size(message.n_mounts), fds, n);
-	while (n_groups > 0)
-		(void)close(groups[--n_groups]);
+	slot_close_groups(slot);
 	return r < 0 ? err_sys(e, r, "give the guest its root") : 0;
 }
 
@@ -194,12 +189,15 @@ static void take_place(struct slot *slot, const struct work_report *report, cons
 	slot->start_time = report->start_time;
 	slot->number = report->number;
 	give_back_numbers(slot);
-	if (n_fds == PLACE_FDS) {
+	if (n_fds >= PLACE_GROUPS) {
 		slot->pid_fd = fds[PLACE_PID];
 		slot->net_fd = fds[PLACE_NET];
 		slot->user_fd = fds[PLACE_USER];
 		slot->guest_fd = fds[PLACE_GUEST];
 		slot->listen_fd = fds[PLACE_LISTEN];
+		slot->n_groups = n_fds - PLACE_GROUPS;
+		memcpy(slot->groups, fds + PLACE_GROUPS,
+			(size_t)slot->n_groups * sizeof *slot->groups);
 		return;
 	}
 	if (slot->pid > 0)

@@ -227,6 +227,7 @@ struct slot {
 	pid_t pid;
 	uint64_t start_time; /* tells the process from a later one of the same pid */
 	int pid_fd, net_fd, user_fd, guest_fd, listen_fd;
+	int groups[GUEST_GROUPS], n_groups; /* for the guest, until it has its root */
 	struct loop_io exit_io, guest_io;
 	struct loop_timer timer; /* until the guest answers: the deadline; ending: the next try */
 	int64_t pause_ms, deadline_ms;
@@ -280,6 +281,7 @@ struct slot {
 };
 
 /* slot.c: preparing. */
+void slot_close_groups(struct slot *slot);
 struct slot *slot_new(struct warden *w, const struct expectation *expected);
 /* Has its place made: it is bare when `done` comes. On failure the slot is good only for slot_end;
  * `done` does not come once it has ended. */

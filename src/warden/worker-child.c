@@ -105,7 +105,7 @@ static int do_place(struct self *self, const struct work_order *order, struct an
 	if (r >= 0)
 		r = place_make(self->ws, &self->network, order, &a->report, a->fds, e);
 	if (r >= 0)
-		a->n_fds = PLACE_FDS;
+		a->n_fds = r;
 	return r;
 }
 
