@@ -1,6 +1,5 @@
 #include "guest/cover.h"
 
-#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -127,21 +126,4 @@ int cover_read(const struct covers *c, enum cover_file file, struct buf *out, st
 	if (lseek(c->fds[file], 0, SEEK_SET) < 0)
 		return err_sys(e, -errno, "read %s", files[file].name);
 	return fd_read_all(c->fds[file], out);
-}
-
-int covers_watch(struct err *e)
-{
-	static const enum cover_file busy[] = { COVER_MEMINFO, COVER_STAT, COVER_LOADAVG };
-	cleanup_close int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-
-	if (fd < 0)
-		return err_sys(e, -errno, "inotify_init1");
-	for (size_t i = 0; i < ARRAY_SIZE(busy); i++) {
-		char path[64];
-
-		(void)snprintf(path, sizeof path, "/sys/%s", files[busy[i]].name);
-		if (inotify_add_watch(fd, path, IN_ACCESS) < 0)
-			return err_sys(e, -errno, "watch %s", path);
-	}
-	return TAKE_FD(fd);
 }

@@ -38,5 +38,3 @@ int covers_put(struct err *e);
 /* New content. What is shown meanwhile has the old or the new bytes, and never fewer. */
 int cover_write(const struct covers *c, enum cover_file file, struct str text, struct err *e);
 int cover_read(const struct covers *c, enum cover_file file, struct buf *out, struct err *e);
-/* A descriptor that is readable when somebody has read one that tells how busy the sandbox is. */
-int covers_watch(struct err *e);

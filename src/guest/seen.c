@@ -11,9 +11,8 @@ enum {
 	TEXT_BYTES = 256 << 10,
 	STAT_BYTES = 16 << 10,
 	KIB = 1024,
-	LOOK_MS = 500,     /* how old it is at most while somebody reads */
-	READING_MS = 5000, /* that somebody has read lately */
-	MOST_READS = 64,   /* of the queue of events in a turn */
+	LOOK_MS = 1000,    /* how old it is at most */
+	LIVELY_MS = 10000, /* for so long after a command has started; then as old as samples are */
 	SOON_MS = 1000,    /* it is not written anew for a command that follows another */
 };
 
@@ -290,38 +289,14 @@ static void write_all(struct seen *s)
 	write_use(s);
 }
 
-/* Whether somebody has read since the last time. Events alike are one, and there are few kinds. */
-static bool has_been_read(struct seen *s)
-{
-	char events[4096];
-	bool any = false;
-
-	for (int i = 0; i < MOST_READS && read(s->reads_fd, events, sizeof events) > 0; i++)
-		any = true;
-	return any;
-}
-
-/* While somebody reads, who does it how often is of no interest: it is looked at by the clock. */
 static void look(void *arg)
 {
 	struct seen *s = arg;
 	int64_t now_ms = loop_now_ms(s->loop);
 
-	if (has_been_read(s))
-		s->read_ms = now_ms;
 	write_all(s);
-	if (now_ms - s->read_ms < READING_MS) {
-		loop_io_set(&s->reads, 0);
+	if (now_ms < s->lively_until_ms)
 		loop_timer_set(&s->timer, now_ms + LOOK_MS);
-	} else {
-		loop_io_set(&s->reads, EPOLLIN);
-	}
-}
-
-static void on_read(void *arg, uint32_t events)
-{
-	(void)events;
-	look(arg);
 }
 
 static void write_soon(void *arg)
@@ -329,9 +304,19 @@ static void write_soon(void *arg)
 	write_all(arg);
 }
 
+/* Who reads cannot be known: to watch a file keeps a killed guest alive for 8 to 20 ms, in which
+ * the kernel waits for everybody who may still look at the watch. */
 void seen_soon(struct seen *s)
 {
-	if (s->loop && !loop_timer_is_set(&s->timer) && time_now_ms() - s->written_ms >= SOON_MS)
+	int64_t now_ms;
+
+	if (!s->loop)
+		return;
+	now_ms = time_now_ms();
+	s->lively_until_ms = now_ms + LIVELY_MS;
+	if (!loop_timer_is_set(&s->timer))
+		loop_timer_set(&s->timer, now_ms + LOOK_MS);
+	if (now_ms - s->written_ms >= SOON_MS)
 		loop_defer(s->loop, &s->soon, write_soon, s);
 }
 
@@ -347,19 +332,11 @@ void seen_sample(struct seen *s, const struct metrics *m)
 
 void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges)
 {
-	struct err e = { 0 };
-
 	if (!is_covered(s))
 		return;
 	s->loop = loop;
 	s->gauges = gauges;
 	loop_timer_init(&s->timer, loop, look, s);
-	s->reads_fd = covers_watch(&e);
-	if (s->reads_fd >= 0 &&
-		loop_io_add(loop, &s->reads, s->reads_fd, EPOLLIN, on_read, s, &e) < 0)
-		close_fdp(&s->reads_fd);
-	if (e.code < 0)
-		log_warn("guest.seen", "err=%s", log_quote(str_of(e.msg)));
 }
 
 /* ---- the whole ---- */
@@ -412,10 +389,8 @@ void seen_start(struct seen *s, int64_t memory_mb, int64_t cpu_count, bool has_o
 
 void seen_done(struct seen *s)
 {
-	loop_io_remove(&s->reads);
 	loop_timer_cancel(&s->timer);
 	loop_task_cancel(&s->soon);
-	close_fdp(&s->reads_fd);
 	covers_done(&s->covers);
 	*s = (struct seen)SEEN_INIT;
 }

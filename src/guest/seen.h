@@ -23,17 +23,15 @@ struct seen {
 
 	struct loop *loop;           /* NULL: what is shown stays as it was at first */
 	const struct gauges *gauges; /* borrowed */
-	int reads_fd;
-	struct loop_io reads;
-	struct loop_timer timer; /* the next look at whether somebody reads */
+	struct loop_timer timer;
 	struct loop_task soon;
-	int64_t read_ms, written_ms;
+	int64_t lively_until_ms, written_ms;
 	struct seen_load load;
 	struct metrics sample; /* the last one */
 };
-#define SEEN_INIT                                         \
-	{                                                 \
-		.covers = COVERS_INIT, .reads_fd = -EBADF \
+#define SEEN_INIT                     \
+	{                             \
+		.covers = COVERS_INIT \
 	}
 
 /* This process and all that it starts from here on run on so many processors; 0: on all. Where that
@@ -43,8 +41,8 @@ void seen_take_cpus(int64_t cpu_count, cpu_set_t *ret);
 void seen_prepare(struct seen *s, struct covers *take_covers, int64_t memory_mb, int64_t cpu_count);
 /* From here on it has these. Next to nothing is left to do where they are those of before. */
 void seen_start(struct seen *s, int64_t memory_mb, int64_t cpu_count, bool has_own_time);
-/* And it is told how much of them it uses: while somebody reads that, twice a second; else when it
- * is sampled, and when a command starts. So one that nobody looks at costs nothing. */
+/* And it is told how much of them it uses: when a command starts, each second for a while after
+ * that, and when it is sampled. So one in which nothing is started costs nothing. */
 void seen_watch(struct seen *s, struct loop *loop, const struct gauges *gauges);
 void seen_soon(struct seen *s); /* somebody may look */
 /* What was measured a moment ago. */
