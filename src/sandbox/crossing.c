@@ -9,6 +9,7 @@ enum {
 	MINUTE_MS = 60000,
 	CAUSE_BYTES = 200,
 	CPU_BUSY_PERCENT = 25, /* held back in so many of its periods: worth telling */
+	CPU_FULL_PERCENT = 98, /* of what it has; on as many processors none is held back */
 };
 
 /* ---- lines ---- */
@@ -228,7 +229,8 @@ void crossings_hear(struct live *live, const struct guest_word *word)
 		live->is_heard && periods > 0 ? (double)held * 100 / (double)periods : 0;
 	if (!(live->cpu_pressure >= 0 && live->cpu_pressure <= 100))
 		live->cpu_pressure = 0;
-	if (live->cpu_pressure >= CPU_BUSY_PERCENT)
+	if (live->cpu_pressure >= CPU_BUSY_PERCENT ||
+		(live->is_heard && word->cpu_pct >= CPU_FULL_PERCENT))
 		live_crossed(live, LIMIT_CPU, 1);
 	live->cpu_periods = word->cpu_periods;
 	live->cpu_held = word->cpu_held;

@@ -102,6 +102,13 @@ static int64_t times_of(struct json_int said)
 	return MIN(MAX(said.value, 0), INT64_MAX / 2);
 }
 
+static double percent_of(struct str said)
+{
+	double percent = said.n ? strtod(said.p, NULL) : 0;
+
+	return percent >= 0 && percent <= 100000 ? percent : 0;
+}
+
 static void hear(struct live *live, const struct metrics_in *in)
 {
 	struct guest_word word = { .kills = times_of(in->kills),
@@ -111,7 +118,8 @@ static void hear(struct live *live, const struct metrics_in *in)
 		.shm = times_of(in->crossed.shm),
 		.files = times_of(in->crossed.files),
 		.cpu_periods = MAX(in->cpu_periods.value, 0),
-		.cpu_held = MAX(in->cpu_held.value, 0) };
+		.cpu_held = MAX(in->cpu_held.value, 0),
+		.cpu_pct = percent_of(in->cpu) };
 
 	crossings_hear(live, &word);
 	/* What it writes from now on is lost, and what it reads may be. */
@@ -148,7 +156,7 @@ static void take_answer(struct live *live, struct str body)
 
 	if (json_decode(arena, body, &metrics_shape, &in, NULL) == 0) {
 		struct sandbox_sample sample = { .at_us = time_wall_us(),
-			.cpu_pct = in.cpu.n ? strtod(in.cpu.p, NULL) : 0,
+			.cpu_pct = percent_of(in.cpu),
 			.mem_used = MAX(in.mem_used.value, 0),
 			.mem_total = live->view.limits.v[LIMIT_MEMORY] << 20,
 			.mem_cache = MAX(in.mem_cache.value, 0),
@@ -165,8 +173,6 @@ static void take_answer(struct live *live, struct str body)
 
 		hear(live, &in);
 		sample.cpu_held_pct = live->cpu_pressure;
-		if (!(sample.cpu_pct >= 0 && sample.cpu_pct <= 100000))
-			sample.cpu_pct = 0;
 		if (live->samples->is_due)
 			add_sample(live->samples, &sample);
 	}

@@ -287,6 +287,7 @@ void crossings_step(struct live *live);
 void crossings_last(struct live *live);
 struct guest_word { /* what a guest counts: how often, since it was booted */
 	int64_t kills, refused, disk, inodes, shm, files, cpu_periods, cpu_held;
+	double cpu_pct; /* of its processors, since it was asked last */
 };
 void crossings_hear(struct live *live, const struct guest_word *word);
 /* Its guest is a new one, which counts from zero. */

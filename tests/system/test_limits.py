@@ -58,6 +58,24 @@ def wait_for(what, seconds=90):
         time.sleep(0.1)
 
 
+@contextlib.contextmanager
+def preferred():
+    """Sandboxes before everything else on this machine, so that other work does not keep one from its limit."""
+    most, changed = {'cpu.shares': '262144', 'cpu.weight': '10000'}, []
+    for folder, _, names in os.walk('/sys/fs/cgroup'):
+        for name in set(names) & set(most) if 'atoll' in folder.split('/') else ():
+            path = pathlib.Path(folder, name)
+            with contextlib.suppress(OSError):  # another sandbox may just have ended
+                changed.append((path, path.read_text()))
+                path.write_text(most[name])
+    try:
+        yield
+    finally:
+        for path, before in changed:
+            with contextlib.suppress(OSError):
+                path.write_text(before)
+
+
 def small(**more):
     return Sandbox(limits={**SMALL, **more})
 
@@ -296,35 +314,57 @@ class Crossing(unittest.TestCase):
             self.assertEqual(self.rpc(box, 'Remove', {'path': '/dev/shm/large'}, 'filesystem.Filesystem')[0], 200)
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
 
+    def test_processors_that_it_runs_on(self):
+        """Its programs run on as many as it may use, so the kernel never has to hold them back."""
+        self.uses_all('', lambda box: max(s['cpuUsedPct'] for s in self.samples(box)) >= 98)
+
     def test_processors(self):
-        with small() as box:
+        """On more of them than it may use, as a program can choose, it is held back."""
+        with_all = f'taskset -c 0-{os.cpu_count() - 1}'
+        sample = self.uses_all(with_all, self.is_held_back, lambda s: s['cpuThrottledPct'] > 0)
+        self.assertLessEqual(sample['cpuUsedPct'], 100)
+        self.assertEqual(sample['cpuCount'], 1)
+
+    def uses_all(self, how, is_at_its_limit, told=lambda s: True):
+        """A sandbox that has one processor and work for four. Where the machine lets it come to its limit the event must come."""
+        with small() as box, preferred():
             stop = threading.Event()
-            busy = threading.Thread(target=self.burn, args=(box, stop))
+            busy = threading.Thread(target=self.burn, args=(box, stop, how))
             busy.start()
             try:
-                wait_for(lambda: crossings(box, 'cpuCount') or self.is_starved(box), 90)
-                if not crossings(box, 'cpuCount'):
-                    self.skipTest('other work on this machine keeps it from using one core')
-                event = crossings(box, 'cpuCount')[-1]
+                wait_for(lambda: self.samples(box))
+                deadline = time.monotonic() + 60
+                while not is_at_its_limit(box):
+                    if time.monotonic() > deadline:
+                        self.skipTest('other work on this machine keeps it from using one core')
+                    time.sleep(1)
+                event = wait_for(lambda: crossings(box, 'cpuCount'), 90)[-1]
                 # Any of them: others may want the processor by now, and it does not come near its limit any more.
-                sample = wait_for(lambda: [s for s in box.api('GET', f'/sandboxes/{box.id}/metrics')
-                                           if s['cpuThrottledPct'] > 0])[-1]
+                sample = wait_for(lambda: [s for s in self.samples(box) if told(s)])[-1]
             finally:
                 stop.set()
                 busy.join(60)
             self.assertIn('its limit of 1 cores was used in full', event['cause'])
-            self.assertLessEqual(sample['cpuUsedPct'], 100)
-            self.assertEqual(sample['cpuCount'], 1)
             self.assertEqual(box.run('echo alive').text(), 'alive\n')
+            return sample
 
-    def is_starved(self, box):
-        """It runs as much as it can, for a while, and does not come near its limit."""
-        samples = box.api('GET', f'/sandboxes/{box.id}/metrics')
-        return len(samples) > 8 and max(s['cpuUsedPct'] for s in samples) < 90
+    def samples(self, box):
+        return box.api('GET', f'/sandboxes/{box.id}/metrics')
 
-    def burn(self, box, stop):
+    def is_held_back(self, box, for_s=12):
+        """By the kernel's own count, for longer than two of the server's questions are apart."""
+        def counts():
+            words = box.run('cat /sys/fs/cgroup/cpu/cpu.stat /sys/fs/cgroup/cpu.stat 2>/dev/null').text().split()
+            stat = dict(zip(words[::2], words[1::2]))
+            return int(stat['nr_periods']), int(stat['nr_throttled'])
+        before = counts()
+        time.sleep(for_s)
+        periods, held = (now - then for now, then in zip(counts(), before))
+        return held > periods / 2
+
+    def burn(self, box, stop, how):
         while not stop.is_set():
-            box.run('for i in 1 2 3 4; do timeout 3 sh -c "while :; do :; done" & done; wait')
+            box.run(f'for i in 1 2 3 4; do timeout 3 {how} sh -c "while :; do :; done" & done; wait')
 
     def test_connections(self):
         with small() as box:
