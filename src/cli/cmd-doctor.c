@@ -33,6 +33,13 @@ static const struct check_lore lore[] = {
 		"who may make sandboxes: the server, started by root, gives root up but for the "
 		"warden",
 		"an ordinary user cannot start a server that makes local sandboxes" },
+	{ "chroot",
+		"the root directory: in a chroot it is not the mount namespace's own, and the "
+		"kernel then makes no user namespaces",
+		"sandboxes cannot be made" },
+	{ "template",
+		"the base template: whether it is the one that this version makes, and complete",
+		"new sandboxes start from an older one" },
 	{ "namespaces", "user and all other namespaces, which make a sandbox its own world",
 		"sandboxes cannot be made" },
 	{ "overlay", "the overlay file system, which puts a writable layer over a template",

@@ -1,4 +1,5 @@
 #include "server/prepare.h"
+#include "base/chroot.h"
 #include "http/http.h"
 #include "server/become.h"
 #include "server/program.h"
@@ -344,10 +345,16 @@ static int find_templates(const struct config *config, struct prepared *p, struc
 
 static int check_root(struct err *e)
 {
-	return geteuid() == 0 ? 0
-			      : err_set(e, -EPERM,
-					"making sandboxes needs root to start (it is given up at "
-					"once): run it with sudo; atoll doctor says more");
+	if (geteuid() != 0)
+		return err_set(e, -EPERM,
+			"making sandboxes needs root to start (it is given up at once): run it "
+			"with sudo; atoll doctor says more");
+	if (root_is_changed())
+		return err_set(e, -EPERM,
+			"this is a chroot, and the kernel makes no user namespaces in one: serve "
+			"outside of it, or enter the tree by pivot_root, as docs/operations.md "
+			"shows and systemd-nspawn does");
+	return 0;
 }
 
 int prepare(const struct config *config, int take_listen_fd, struct prepared *ret, struct err *e)

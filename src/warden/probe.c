@@ -1,5 +1,6 @@
 /* What this host can, for `atoll doctor`: one line per check, id, verdict, text and fix between
  * tabs. */
+#include "base/chroot.h"
 #include "warden/copy.h"
 #include "warden/leftover.h"
 #include "warden/loopdev.h"
@@ -53,6 +54,17 @@ static int check_root(const struct options *options, struct err *e)
 {
 	(void)options;
 	return geteuid() == 0 ? 0 : err_set(e, -EPERM, "not started by root");
+}
+
+static int check_chroot(const struct options *options, struct err *e)
+{
+	(void)options;
+	if (geteuid() != 0)
+		return err_set(e, -EPERM, "not started by root");
+	return root_is_changed() ? err_set(e, -EPERM,
+					   "this is a chroot: the kernel makes no user namespaces "
+					   "in one")
+				 : 0;
 }
 
 static int enter_namespaces(struct err *e)
@@ -112,9 +124,8 @@ static int check_idmap(const struct options *options, struct err *e)
 	if (pid == 0) {
 		(void)close(ready[0]);
 		(void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-		if (unshare(CLONE_NEWUSER) == 0)
-			(void)fd_write_all(ready[1], "", 1);
-		(void)pause();
+		if (unshare(CLONE_NEWUSER) == 0 && fd_write_all(ready[1], "", 1) >= 0)
+			(void)pause();
 		_exit(0);
 	}
 	(void)close(ready[1]);
@@ -284,6 +295,9 @@ static int check_crun(const struct options *options, struct err *e)
 
 static const struct check checks[] = {
 	{ "root", check_root, false, "started by root", "run as root, or use another runtime" },
+	{ "chroot", check_chroot, false, "the root directory is the mount namespace's own",
+		"serve outside of the chroot, or enter the tree by pivot_root (docs/operations.md "
+		"shows how) or with systemd-nspawn" },
 	{ "namespaces", check_namespaces, false, "user and all other namespaces work",
 		"sudo atoll doctor --fix, or sysctl user.max_user_namespaces=65536; a container "
 		"needs "
