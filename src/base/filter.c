@@ -277,7 +277,9 @@ size_t filter_assemble(const struct filter_start *starts, size_t n,
 	assert(n > 0 && starts[0].number == 0);
 	emit_load(&a, offsetof(struct seccomp_data, arch));
 	emit(&a, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NATIVE_ARCH, 1, 0));
-	emit_return(&a, SECCOMP_RET_ERRNO | EPERM);
+	/* A signal, not an error: a 32-bit program makes nothing of an error in its first call but
+	 * a segmentation fault. And not SECCOMP_RET_KILL_PROCESS, of which the host's log tells. */
+	emit_return(&a, SECCOMP_RET_TRAP);
 	emit_load(&a, offsetof(struct seccomp_data, nr));
 	emit_tree(&a, starts, n);
 	return a.n;

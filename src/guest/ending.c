@@ -74,6 +74,19 @@ bool ending_is_kill(int wait_status)
 					: WEXITSTATUS(wait_status) == 128 + SIGKILL;
 }
 
+bool ending_is_foreign(int wait_status)
+{
+	return WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) == SIGSYS
+					: WEXITSTATUS(wait_status) == 128 + SIGSYS;
+}
+
+void ending_blame_foreign(struct ending *ending)
+{
+	(void)snprintf(ending->cause, sizeof ending->cause,
+		"bad system call (SIGSYS): 32-bit programs do not run in sandboxes");
+	ending->error = ending->cause;
+}
+
 void ending_blame_memory(struct ending *ending, int64_t memory_mb)
 {
 	if (memory_mb)

@@ -23,5 +23,9 @@ struct ending {
 void ending_from_status(int wait_status, struct ending *ret);
 /* A process that looks as if it, or the one it waited for, was killed. */
 bool ending_is_kill(int wait_status);
+/* A process that looks as if it, or the one it waited for, made a call that no sandbox has: as
+ * 32-bit programs do at once. */
+bool ending_is_foreign(int wait_status);
+void ending_blame_foreign(struct ending *ending);
 /* The kernel killed it because the sandbox's memory (0: of unknown size) was used up. */
 void ending_blame_memory(struct ending *ending, int64_t memory_mb);

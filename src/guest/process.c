@@ -208,6 +208,8 @@ void process_describe_end(const struct process_table *t, const struct process_fa
 	ending_from_status(fate->wait_status, ret);
 	if (fate->is_oom)
 		ending_blame_memory(ret, t->settings->memory_mb);
+	else if (ending_is_foreign(fate->wait_status))
+		ending_blame_foreign(ret);
 	ret->tells_more = fate->is_held;
 	ret->fault = fate->is_timed_out ? "timeout" : fate->is_oom ? "memory" : NULL;
 }

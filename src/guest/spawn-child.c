@@ -104,11 +104,29 @@ IN_CHILD static void execute_script(const struct spawn *s, const char *program)
 	(void)execve(shell, argv, s->envp);
 }
 
+/* The kernel knows the format, but not for this processor. */
+IN_CHILD static bool is_foreign(const char *program)
+{
+	static const char magic[4] = { 0x7f, 'E', 'L', 'F' };
+	int fd = open(program, O_RDONLY | O_CLOEXEC);
+	char start[sizeof magic];
+	bool is = fd >= 0 && read(fd, start, sizeof start) == sizeof start;
+
+	for (size_t i = 0; is && i < sizeof magic; i++)
+		is = start[i] == magic[i];
+	if (fd >= 0)
+		(void)close(fd);
+	return is;
+}
+
 IN_CHILD static void execute(const struct spawn *s, const char *program)
 {
 	(void)execve(program, s->argv, s->envp);
-	if (errno == ENOEXEC)
+	if (errno != ENOEXEC)
+		return;
+	if (!is_foreign(program))
 		execute_script(s, program);
+	errno = ENOEXEC;
 }
 
 /* dir/name into s->candidate; an empty directory means the current one. */
@@ -181,6 +199,8 @@ IN_CHILD __attribute__((noreturn)) static void explain(const struct spawn *s)
 		say(": Cannot allocate memory\n");
 	else if (code == EACCES || code == EPERM)
 		say(": Permission denied\n");
+	else if (code == ENOEXEC)
+		say(": not a program for this processor\n");
 	else
 		say(": cannot execute\n");
 	_exit(EXIT_CANNOT_EXECUTE);

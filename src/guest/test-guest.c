@@ -202,6 +202,24 @@ TEST(endings_read_as_in_go)
 	}
 }
 
+/* Itself, or what a shell waited for. */
+TEST(endings_by_a_foreign_call_are_explained)
+{
+	static const struct {
+		int status;
+		bool is_foreign;
+	} cases[] = { { SIGSYS, true }, { (128 + SIGSYS) << 8, true }, { SIGSEGV, false },
+		{ SIGSYS << 8, false }, { 0, false } };
+	struct ending got;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		ASSERT_EQ(ending_is_foreign(cases[i].status), cases[i].is_foreign);
+	ending_from_status(SIGSYS, &got);
+	ending_blame_foreign(&got);
+	ASSERT_STR(got.status, "signal: bad system call");
+	ASSERT(strstr(got.error, "32-bit programs do not run"));
+}
+
 /* The sandbox's settings with a few variables, as the tests below use them. */
 static int some_settings(struct settings *s)
 {

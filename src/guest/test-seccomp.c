@@ -233,6 +233,21 @@ TEST(with_volumes_room_is_taken_by_writing_alone)
 	ASSERT(n_with < 370);
 }
 
+/* Of 32-bit programs, on either processor, and of one that is neither. */
+TEST(calls_by_another_table_end_who_makes_them)
+{
+	static const uint32_t others[] = { AUDIT_ARCH_I386, AUDIT_ARCH_ARM, 0 };
+	struct sock_filter filter[FILTER_MAX_INSNS];
+	size_t n = seccomp_build(false, filter);
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		for (int number = 0; number < 512; number++) {
+			struct seccomp_data call = { .nr = number, .arch = others[i] };
+
+			ASSERT_EQ(filter_answer(filter, n, &call), SECCOMP_RET_TRAP);
+		}
+}
+
 TEST(locks_without_an_owner_are_not_there)
 {
 	ASSERT_EQ(errno_of(SYS_fcntl, -1, F_OFD_SETLK), EINVAL);
