@@ -4,6 +4,9 @@
 
 #include <ctype.h>
 
+/* Under rules: what root alone can write comes first. */
+#define RULED_PATH "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin"
+
 struct execution_book *execution_book_new(const struct execution_config *config)
 {
 	struct execution_book *book = XNEW(struct execution_book);
@@ -282,6 +285,9 @@ static void write_message(struct asking *a)
 		jsonw_str(&w, NULL, spec->argv.v[i]);
 	jsonw_end_array(&w);
 	jsonw_object(&w, "envs");
+	/* Nor is a listed name looked for first where the sandbox's user may put programs. */
+	if (a->is_ruled)
+		jsonw_strz(&w, "PATH", RULED_PATH);
 	for (size_t i = 0; i < spec->envs.n; i++)
 		jsonw_pair(&w, spec->envs.v[i].key, spec->envs.v[i].value);
 	for (size_t i = 0; i < spec->secrets.n; i++)

@@ -61,6 +61,19 @@ static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM
 	return n;
 }
 
+/* What `pip install --user`, pipx, uv and installers without root leave is found by any command,
+ * not by login shells alone. */
+static void set_path(struct env *env, const struct user *user)
+{
+	char path[USER_HOME_SIZE + sizeof ENV_USER_BIN + sizeof ENV_PATH];
+
+	if (user->home[0] != '/' || strchr(user->home, ':'))
+		(void)snprintf(path, sizeof path, "%s", ENV_PATH);
+	else
+		(void)snprintf(path, sizeof path, "%s" ENV_USER_BIN ":" ENV_PATH, user->home);
+	set(env, STR("PATH"), str_of(path));
+}
+
 /* For programs that bring their own list of authorities instead of the system's. */
 static void set_trust(struct env *env, const struct settings *s)
 {
@@ -84,7 +97,7 @@ int env_build(struct arena *a, const struct settings *s, const struct user *user
 	env.v = arena_alloc(a, (most + 1) * sizeof *env.v); /* zeroed: terminated */
 	if (!env.v)
 		return -ENOBUFS;
-	set(&env, STR("PATH"), STR(ENV_PATH));
+	set_path(&env, user);
 	set(&env, STR("HOME"), str_of(user->home));
 	set(&env, STR("USER"), str_of(user->name));
 	set(&env, STR("LOGNAME"), str_of(user->name));

@@ -7,6 +7,8 @@
 #include "guest/settings.h"
 #include "guest/users.h"
 
+/* Behind the user's home, ahead of the others. The base template's profile says the same. */
+#define ENV_USER_BIN "/.local/bin"
 #define ENV_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 /* NULL-terminated `NAME=value` strings in the arena; -ENOBUFS when it is full. `request` may be

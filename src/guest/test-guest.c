@@ -260,6 +260,33 @@ TEST(environments_let_the_last_word_win)
 	(void)arena_free(a);
 }
 
+TEST(a_users_own_programs_are_found)
+{
+	static const struct {
+		const char *home, *path;
+	} cases[] = {
+		{ "/home/user", "/home/user/.local/bin:" ENV_PATH },
+		{ "/root", "/root/.local/bin:" ENV_PATH },
+		{ "/strange:place", ENV_PATH }, /* it would be two directories */
+		{ "nowhere", ENV_PATH },
+		{ "", ENV_PATH },
+	};
+	struct settings s;
+
+	settings_init(&s);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct arena *a = arena_new(1 << 20);
+		struct user user = someone;
+		char **env = NULL;
+
+		(void)snprintf(user.home, sizeof user.home, "%s", cases[i].home);
+		ASSERT_EQ(env_build(a, &s, &user, NULL, &env), 0);
+		ASSERT_STR(env_get(env, "PATH"), cases[i].path);
+		(void)arena_free(a);
+	}
+	settings_done(&s);
+}
+
 TEST(settings_are_kept_by_whoever_has_the_token)
 {
 	struct settings s;

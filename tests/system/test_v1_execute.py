@@ -610,6 +610,18 @@ class Rules(Case):
         self.rules(None)
         self.assertEqual(self.run_in(sandbox, 'test -e /tmp/evaded')['exit_code'], 1)
 
+    def test_a_users_program_is_not_taken_for_a_listed_one(self):
+        sandbox = self.make()
+        self.run_in(sandbox, 'mkdir -p ~/.local/bin; printf "#!/bin/sh\\ntouch /tmp/evaded\\n" > ~/.local/bin/ls;'
+                             ' chmod 755 ~/.local/bin/ls; sudo cp ~/.local/bin/ls /usr/local/bin')
+        self.rules(['ls', 'test'])
+        for command in ({'shell': 'ls /'}, {'argv': ['ls', '/']}):
+            answer = self.api.ask('POST', f'/sandboxes/{sandbox}/execute', command)
+            self.assertIn('usr', answer['stdout'], command)
+        self.rules(None)
+        self.assertEqual(self.run_in(sandbox, 'test -e /tmp/evaded')['exit_code'], 1)
+        self.assertEqual(self.run_in(sandbox, 'ls /; test -e /tmp/evaded')['exit_code'], 0)
+
     def test_of_one_agent(self):
         self.rules(['ls'], agent_id='ruled')
         ruled, free = self.make(agent_id='ruled'), self.make()
