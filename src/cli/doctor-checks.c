@@ -1,5 +1,6 @@
 /* What an ordinary user can see of this machine, and what the server says of itself. */
 #include "cli/doctor.h"
+#include "server/server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -171,6 +172,34 @@ static void check_programs(struct doctor *d)
 	}
 }
 
+/* Of the data directory that is known, or of --template-cache. */
+static void check_template(struct doctor *d)
+{
+	const char *cache = args_value(&d->cli->args, "template-cache");
+	const char *data = args_value(&d->cli->args, "data") ?: d->cli->config.data;
+	const char *again = "make it anew when you can: docs/templates.md says how";
+	char path[CONFIG_VALUE + 32];
+	struct server_base base;
+	struct err e = { 0 };
+	int r;
+
+	(void)snprintf(path, sizeof path, "%s/templates", data[0] ? data : "atoll-data");
+	r = server_base_look(cache ? cache : path, &base, &e);
+	if (r == -ENOENT)
+		return; /* it is made at the first start */
+	if (r < 0)
+		doctor_add(d, "template", r == -EACCES ? CHECK_SKIPPED : CHECK_WARN,
+			"sudo atoll doctor", "%s", e.msg);
+	else if (base.version != SERVER_BASE_VERSION)
+		doctor_add(d, "template", CHECK_WARN, again,
+			"the base template is of version %" PRId64 ", this Atoll makes version %d",
+			base.version, SERVER_BASE_VERSION);
+	else
+		doctor_add(d, "template", base.lacks[0] ? CHECK_WARN : CHECK_OK, again,
+			"the base template has Node.js %s%s%s", base.node,
+			base.lacks[0] ? ", Debian's: " : "", base.lacks);
+}
+
 void doctor_check_machine(struct doctor *d)
 {
 	check_kernel(d);
@@ -178,6 +207,7 @@ void doctor_check_machine(struct doctor *d)
 	check_disk(d);
 	check_limits(d);
 	check_programs(d);
+	check_template(d);
 }
 
 /* ---- the server ---- */

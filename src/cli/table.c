@@ -224,7 +224,7 @@ static const struct cli_option doctor_options[] = {
 	{ "own-server", 0, NULL, "with --attack: a server of its own, though another answers" },
 	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },
 	{ "sweep", 0, NULL, "as root: remove what is left of servers whose directory is gone" },
-	{ "template-cache", 0, "DIR", "with --attack: where the server's templates are" },
+	{ "template-cache", 0, "DIR", "where the server's templates are" },
 };
 
 static const struct cli_option upgrade_options[] = {

@@ -64,6 +64,18 @@ int server_backup(const struct server_backup_request *request, struct server_bac
 int server_restore(const struct server_backup_request *request, struct server_backup_report *ret,
 	struct err *e);
 
+/* What the base template in a directory of templates is, by its made.toml: -ENOENT: there is no
+ * base template; without that file it is of version 1, or somebody's own. */
+enum {
+	SERVER_BASE_VERSION = 2, /* that templates/base/build makes */
+};
+struct server_base {
+	int64_t version;
+	char node[32];   /* the version of its Node.js */
+	char lacks[256]; /* why it is not all that it might be; empty: it is */
+};
+int server_base_look(const char *templates_dir, struct server_base *ret, struct err *e);
+
 /* What `atoll serve` can be told, once for all who must know: flags, ATOLL_ variables and the
  * --config file are read by these rows, and help, completions and manual page are made of them.
  * ROW(name in the file, flag, kind as in json.h, least, most, what its value is called, help); of a

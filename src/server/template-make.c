@@ -1,4 +1,6 @@
 #include "server/template-make.h"
+#include "json/json.h"
+#include "server/server.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -98,6 +100,65 @@ static int run_script(char *const argv[], int *ret_status, struct err *e)
 	return r < 0 ? err_sys(e, r, "run %s", argv[0]) : 0;
 }
 
+struct made_toml {
+	struct json_int version;
+	struct str node, lacks;
+};
+static const struct json_field made_fields[] = {
+	JSON_FIELD(struct made_toml, version, "version", JSON_INT, .min = 1, .max = 1 << 20),
+	JSON_FIELD(struct made_toml, node, "node", JSON_STR,
+		.max = sizeof((struct server_base *)0)->node - 1),
+	JSON_FIELD(struct made_toml, lacks, "lacks", JSON_STR,
+		.max = sizeof((struct server_base *)0)->lacks - 1),
+};
+static const struct json_shape made_shape = JSON_SHAPE(struct made_toml, made_fields);
+
+static int read_made(const char *path, struct server_base *ret, struct err *e)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	struct made_toml made = { 0 };
+	struct arena *arena;
+	int r = file_read(AT_FDCWD, path, &text, e);
+
+	if (r == -ENOENT) {
+		*ret = (struct server_base){ .version = 1 };
+		return 0;
+	}
+	if (r < 0)
+		return r;
+	arena = arena_new(16 << 10);
+	r = toml_decode(arena, buf_str(&text), &made_shape, &made, e);
+	if (r >= 0) {
+		*ret = (struct server_base){ .version = made.version.value };
+		(void)snprintf(ret->node, sizeof ret->node, "%.*s", STR_ARG(made.node));
+		(void)snprintf(ret->lacks, sizeof ret->lacks, "%.*s", STR_ARG(made.lacks));
+	}
+	(void)arena_free(arena);
+	return r < 0 ? err_wrap(e, r, "%s", path) : 0;
+}
+
+int server_base_look(const char *templates_dir, struct server_base *ret, struct err *e)
+{
+	char path[4096 + 32];
+	struct stat st;
+
+	(void)snprintf(path, sizeof path, "%s/base/rootfs", templates_dir);
+	if (stat(path, &st) < 0)
+		return err_sys(e, -errno, "look at %s", path);
+	(void)snprintf(path, sizeof path, "%s/base/made.toml", templates_dir);
+	return read_made(path, ret, e);
+}
+
+/* It is not made anew by itself: sandboxes and snapshots stand on it. */
+static void tell_age(const char *templates_dir)
+{
+	struct server_base base;
+
+	if (server_base_look(templates_dir, &base, NULL) == 0 && base.version < SERVER_BASE_VERSION)
+		log_info("template.older", "template=base version=%" PRId64 " current=%d more=%s",
+			base.version, SERVER_BASE_VERSION, "docs/templates.md");
+}
+
 int template_make_base(const char *templates_dir, struct err *e)
 {
 	char script[4096], dest[4096 + 8];
@@ -106,8 +167,10 @@ int template_make_base(const char *templates_dir, struct err *e)
 	int status = 0, r;
 
 	(void)snprintf(dest, sizeof dest, "%s/base/rootfs", templates_dir);
-	if (stat(dest, &st) == 0)
+	if (stat(dest, &st) == 0) {
+		tell_age(templates_dir);
 		return 0;
+	}
 	dest[strlen(dest) - strlen("/rootfs")] = '\0';
 	r = find_script(script, sizeof script, e);
 	if (r < 0)
