@@ -18,7 +18,7 @@ class Result:
 
     def take(self, event):
         data = event.get('data', {})
-        self.stdout += base64.b64decode(data.get('stdout', ''))
+        self.stdout += base64.b64decode(data.get('stdout', '') or data.get('pty', ''))
         self.stderr += base64.b64decode(data.get('stderr', ''))
         if 'end' in event:
             self.exit_code = event['end'].get('exitCode', 0)
@@ -67,8 +67,12 @@ class Sandbox:
 
     def run(self, command, user=None, timeout=120):
         """Runs a shell command to its end."""
-        message = json.dumps({'process': {'cmd': '/bin/bash', 'args': ['-l', '-c', command]},
-                              'stdin': False}).encode()
+        return self.execute(['/bin/bash', '-l', '-c', command], user, timeout)
+
+    def execute(self, argv, user=None, timeout=120, in_terminal=False):
+        """Runs a program to its end."""
+        message = json.dumps({'process': {'cmd': argv[0], 'args': argv[1:]}, 'stdin': False,
+                              **({'pty': {'size': {'cols': 80, 'rows': 24}}} if in_terminal else {})}).encode()
         headers = self.headers(**{'Content-Type': 'application/connect+json'})
         if user:
             headers['Authorization'] = 'Basic ' + base64.b64encode(f'{user}:'.encode()).decode()
