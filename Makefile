@@ -9,20 +9,27 @@ FUZZ := CC=clang meson setup -Db_sanitize=address,undefined -Db_lundef=false -Df
 SOURCES = $(shell find src tests bench -name '*.[ch]')
 
 .DEFAULT_GOAL := build
-.PHONY: build run test attack soak bench fuzz format check install clean release asan
+.PHONY: build run base-template test attack soak bench fuzz format check install clean release asan
 
 build:
 	@tools/install-packages build
 	@[ -f build/build.ninja ] || meson setup build
-	@ninja -C build atoll atoll-warden atoll-guest atoll-probe
+	@ninja $(NINJA_FLAGS) -C build atoll atoll-warden atoll-guest atoll-probe
 
 # Everything of that build: the unit tests and the programs that measure.
 release: build
 	@ninja -C build
 
-run: build
+# The base template takes as long as everything else, so it is made meanwhile; its parents are made here because the
+# server must pass through the one and nobody else through the other.
+run:
 	@tools/install-packages run
+	@$(MAKE) --no-print-directory -j2 NINJA_FLAGS=--quiet build base-template
 	@build/atoll serve --data $(DATA) --listen $(LISTEN)
+
+base-template:
+	@[ "$$(id -u)" != 0 ] || [ -e $(DATA)/templates/base ] || { mkdir -m 0711 -p $(DATA) && \
+		mkdir -m 0750 -p $(DATA)/templates && TERM=dumb templates/base/build $(DATA)/templates/base; }
 
 # The same programs with the sanitizers in them, for the tests.
 asan:
