@@ -1,4 +1,5 @@
 #include "policy/policy-internal.h"
+#include "base/private.h"
 
 #include <arpa/inet.h>
 
@@ -223,32 +224,13 @@ static bool is_in(const struct policy_range *range, uint32_t address)
 
 bool policy_is_private(uint32_t address)
 {
-	static const struct policy_range ranges[] = {
-		{ 0x00000000, 8, false },  /* this network */
-		{ 0x0a000000, 8, false },  /* private */
-		{ 0x64400000, 10, false }, /* shared, and some clouds' own services */
-		{ 0x7f000000, 8, false },  /* loopback */
-		{ 0xa83f8110, 32, false }, /* where Azure's hosts serve their machines */
-		{ 0xa9fe0000, 16, false }, /* link-local, metadata */
-		{ 0xac100000, 12, false }, /* private */
-		{ 0xc0000000, 24, false }, /* protocol assignments */
-		{ 0xc0a80000, 16, false }, /* private */
-		{ 0xc6120000, 15, false }, /* benchmarking */
-		{ 0xe0000000, 3, false },  /* multicast, reserved, broadcast */
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
-		if (is_in(&ranges[i], address))
-			return true;
-	return false;
+	return private_is(address);
 }
 
-bool policy_allows_address(const struct policy *policy, uint32_t address)
+bool policy_grants_address(const struct policy *policy, uint32_t address)
 {
 	bool denied = false;
 
-	if (policy_is_private(address))
-		return false;
 	for (size_t i = 0; i < policy->n_ranges; i++) {
 		if (!is_in(&policy->ranges[i], address))
 			continue;
@@ -257,6 +239,11 @@ bool policy_allows_address(const struct policy *policy, uint32_t address)
 		denied = true;
 	}
 	return !denied;
+}
+
+bool policy_allows_address(const struct policy *policy, uint32_t address)
+{
+	return !policy_is_private(address) && policy_grants_address(policy, address);
 }
 
 static struct str without_last_dot(struct str host)

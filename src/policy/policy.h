@@ -65,10 +65,13 @@ static inline bool policy_by_name(const struct policy *policy)
 	return policy->n_names > 0 || policy->n_rules > 0;
 }
 
-/* Addresses that no rule opens: private, shared, link-local, loopback, multicast, reserved. */
+/* Addresses that no rule opens: private, shared, link-local, loopback, multicast, reserved. Only
+ * the operator does (base/private.h). */
 bool policy_is_private(uint32_t address);
 /* By address alone, as the kernel decides for what does not pass the proxy. */
 bool policy_allows_address(const struct policy *policy, uint32_t address);
+/* The same by its rules alone, for a private address that the operator has opened. */
+bool policy_grants_address(const struct policy *policy, uint32_t address);
 /* By name alone: whether one of the names matches; an address literal never does. */
 bool policy_allows_name(const struct policy *policy, struct str host);
 /* Everything is denied that is not allowed. */
