@@ -60,6 +60,37 @@ int firewall_can_count(struct err *e)
 	return run_program(argv, str_of(text), AT_FDCWD, e);
 }
 
+static void add_opened_range(const struct private_range *range, const char *protocols,
+	const char *verdict, struct buf *out)
+{
+	struct private_range addresses = *range;
+	char text[PRIVATE_TEXT_SIZE];
+
+	addresses.port = 0;
+	private_range_text(&addresses, text);
+	(void)buf_printf(out, "\t\tip daddr %s ", text);
+	if (range->port)
+		(void)buf_printf(out, "meta l4proto %s th dport %u ", protocols,
+			(unsigned)range->port);
+	(void)buf_printf(out, "%s\n", verdict);
+}
+
+/* Which of the private addresses the operator has opened. `opened` marks what goes there and leaves
+ * the rest to the sandbox's policy; `opened_dialled` leaves it to the proxy. */
+static void add_opened(const struct firewall *fw, struct buf *out)
+{
+	if (fw->opened.n == 0)
+		return;
+	(void)buf_adds(out, "\tchain opened {\n");
+	for (size_t i = 0; i < fw->opened.n; i++)
+		add_opened_range(&fw->opened.v[i], "{ tcp, udp }",
+			"meta mark set meta mark or " FIREWALL_OPENED " return", out);
+	(void)buf_adds(out, "\t\tgoto refuse\n\t}\n\tchain opened_dialled {\n");
+	for (size_t i = 0; i < fw->opened.n; i++)
+		add_opened_range(&fw->opened.v[i], "tcp", "return", out);
+	(void)buf_adds(out, "\t\taccept\n\t}\n");
+}
+
 /* What no policy opens (private addresses, neighbours, this host) is not redirected to the proxy,
  * which would have to accept it first: it goes on to where it is refused for everybody.
  *
@@ -79,11 +110,12 @@ static void add_inward(const struct firewall *fw, struct buf *out)
 		"\t\tiif @mine udp dport 53 redirect to :%d\n"
 		"\t\tiif @mine tcp dport 53 redirect to :%d\n"
 		"\t\tiif != @proxied accept\n"
-		"\t\tip daddr { " NET_PRIVATE_RANGES " } accept\n"
+		"\t\tip daddr { " NET_PRIVATE_RANGES " } %s\n"
 		"\t\tfib daddr type local accept\n"
 		"\t\tmeta l4proto tcp redirect to :%d\n"
 		"\t}\n",
-		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP], port[WARDEN_PROXY]);
+		port[WARDEN_DNS_UDP], port[WARDEN_DNS_TCP],
+		fw->opened.n ? "jump opened_dialled" : "accept", port[WARDEN_PROXY]);
 	(void)buf_printf(out,
 		"\tchain host {\n"
 		"\t\ttype filter hook input priority filter - 10; policy accept;\n"
@@ -111,7 +143,8 @@ static void add_outward(const struct firewall *fw, struct buf *out)
 			    "\t\ttype filter hook forward priority filter - 10; policy accept;\n"
 			    "\t\tiif != @mine accept\n"
 			    "\t\tmeta nfproto != ipv4 drop\n"
-			    "\t\tip daddr { " NET_PRIVATE_RANGES " } goto refuse\n");
+			    "\t\tip daddr { " NET_PRIVATE_RANGES " } ");
+	(void)buf_adds(out, fw->opened.n ? "jump opened\n" : "goto refuse\n");
 	(void)buf_adds(out, few_connections(fw));
 	(void)buf_adds(out, "\t}\n"
 			    "\tchain pass {\n"
@@ -153,6 +186,7 @@ void firewall_text(const struct firewall *fw, bool with_members, struct buf *out
 	add_members(fw, with_members, "mine", "", out);
 	add_members(fw, with_members, "denied", "\t\tcounter\n", out);
 	add_sets(out);
+	add_opened(fw, out);
 	add_inward(fw, out);
 	add_outward(fw, out);
 	add_deciding(out);

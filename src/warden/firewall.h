@@ -28,6 +28,7 @@
  * may pass is marked here, and the shared table, which is last, drops what is not. */
 #pragma once
 
+#include "base/private.h"
 #include "warden/net.h"
 #include "warden/reach.h"
 
@@ -38,9 +39,11 @@ enum {
 	FIREWALL_PORTS = 100,
 };
 
-/* The bit of a packet's mark that says so. It is gone again behind the shared table. */
+/* The bits of a packet's mark that say so: that it may pass, and that the private address that it
+ * is for is one that the operator has opened. They are gone again behind the shared table. */
 #define FIREWALL_PASSED "0x08000000"
-#define FIREWALL_OTHERS "0xf7ffffff"
+#define FIREWALL_OPENED "0x04000000"
+#define FIREWALL_OTHERS "0xf3ffffff"
 
 /* An id: the number, which time it is laid, the kind of its reach, and room for a key's flags. */
 enum {
@@ -79,7 +82,8 @@ struct firewall {
 	char table[24];
 	int socket_fds[WARDEN_EGRESS_FDS]; /* by enum warden_egress */
 	int ports[WARDEN_EGRESS_FDS];
-	uint16_t log_group; /* of nflog; 0: none */
+	struct private_list opened; /* private addresses that may be reached */
+	uint16_t log_group;         /* of nflog; 0: none */
 	int log_fd;
 	struct place places[NET_MAX_NUMBER + 1]; /* by number */
 	struct finding *found;                   /* by number, after firewall_adopt */

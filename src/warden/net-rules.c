@@ -6,6 +6,8 @@
 /* In one transaction: the same outcome whatever was there. A chain that stays where it is, and gets
  * new rules, has them for every packet from one to the next; one that is deleted and created again
  * lets some through in between. That is done only where an older one is not the same. */
+/* Which private addresses are opened, each server's own table says by a mark: servers of one host
+ * may have different lists. */
 /* `source` comes before the kernel puts fragments together: it keeps those of the whole host in one
  * place of a few megabytes, which one sandbox could fill with parts of what never becomes whole. */
 int net_rules(bool anew, struct buf *out)
@@ -33,7 +35,9 @@ int net_rules(bool anew, struct buf *out)
 		"\t\toifname \"atoll*\" iifname \"atoll*\" drop\n"
 		"\t\toifname \"atoll*\" ct state established,related accept\n"
 		"\t\toifname \"atoll*\" drop\n"
-		"\t\tiifname \"atoll*\" ip daddr { " NET_PRIVATE_RANGES " } drop\n"
+		"\t\tiifname \"atoll*\" ip daddr { " NET_NEVER_RANGES " } drop\n"
+		"\t\tiifname \"atoll*\" meta mark and " FIREWALL_OPENED
+		" == 0 ip daddr { " NET_PRIVATE_RANGES " } drop\n"
 		"\t\tiifname \"atoll*\" meta mark and " FIREWALL_PASSED " == 0 drop\n"
 		"\t\tiifname \"atoll*\" meta mark set meta mark and " FIREWALL_OTHERS "\n"
 		"\t}\n"

@@ -29,6 +29,7 @@ static const struct option names[] = {
 	{ "probe", no_argument, NULL, 'P' },
 	{ "check", no_argument, NULL, 'C' },
 	{ "sweep", no_argument, NULL, 'S' },
+	{ "allow-private", required_argument, NULL, 'a' },
 	{ "lend-images", no_argument, NULL, 'I' },
 	{ "hold-volume", required_argument, NULL, 'V' },
 	{ 0 },
@@ -86,6 +87,8 @@ static int take(int c, struct options *o, struct err *e)
 	case 'I':
 		o->lend_images = true;
 		return 0;
+	case 'a':
+		return private_list_add(&o->opened, str_of(optarg), e);
 	case 'S':
 		o->sweep = true;
 		return 0;

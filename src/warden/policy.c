@@ -151,6 +151,7 @@ int policy_open(struct warden *w, const char *instance, struct err *e)
 
 	if (!w->network.enabled)
 		return 0;
+	w->firewall.opened = w->options->opened;
 	w->firewall.laid = on_laid;
 	w->firewall.laid_arg = w;
 	r = firewall_open(&w->firewall, instance, e);
@@ -216,11 +217,12 @@ static void cut_done(void *arg, const struct work_report *report, const int *fds
 		cut(slot, true);
 }
 
-/* One at a time for each: what changes meanwhile is one more. */
+/* One at a time for each: what changes meanwhile is one more. What is not urgent is what the warden
+ * before may have left open. */
 static void cut(struct slot *slot, bool urgent)
 {
 	struct warden *w = slot->w;
-	struct work_order order = { .op = WORK_CUT, .n_addresses = 1 };
+	struct work_order order = { .op = WORK_CUT, .n_addresses = 1, .cuts_opened = !urgent };
 	int fds[WORK_FDS];
 	struct err e = { 0 };
 
@@ -299,6 +301,17 @@ static int lay_all(struct warden *w, struct err *e)
 	return 0;
 }
 
+/* The one before may have had another list of what is opened, which no policy tells. */
+static void cut_all(struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		slot->must_cut |= slot->id[0] && !slot->is_dead;
+	}
+}
+
 static int build(struct warden *w, bool may_adopt, struct err *e)
 {
 	struct firewall *fw = &w->firewall;
@@ -313,7 +326,11 @@ static int build(struct warden *w, bool may_adopt, struct err *e)
 		expect(w); /* it was not as it seemed */
 	}
 	r = firewall_make(fw, e);
-	return r < 0 ? r : lay_all(w, e);
+	if (r >= 0)
+		r = lay_all(w, e);
+	if (r >= 0)
+		cut_all(w);
+	return r;
 }
 
 /* A table that the kernel refuses because of one thing is better than none without it. */

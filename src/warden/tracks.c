@@ -91,7 +91,8 @@ struct search {
 	const uint32_t *addresses;
 	size_t n;
 	const struct ranges *allowed; /* NULL: all of theirs, else what it does not allow */
-	struct buf found;             /* each a size (16 bits) and the attributes of its tuple */
+	const struct private_list *opened;
+	struct buf found; /* each a size (16 bits) and the attributes of its tuple */
 };
 
 static bool is_wanted(const struct search *search, uint32_t address)
@@ -103,7 +104,7 @@ static bool is_wanted(const struct search *search, uint32_t address)
 }
 
 /* As TCP is told by its next packet, see tracks_cut. */
-static bool is_open(struct str tuple, const struct ranges *allowed)
+static bool is_open(struct str tuple, const struct search *search)
 {
 	struct str proto = netlink_find(tuple, CTA_TUPLE_PROTO);
 	struct str number = netlink_find(proto, CTA_PROTO_NUM);
@@ -119,7 +120,9 @@ static bool is_open(struct str tuple, const struct ranges *allowed)
 		memcpy(&dst_port, port.p, sizeof dst_port);
 	return number.p[0] == IPPROTO_TCP ||
 	       (number.p[0] == IPPROTO_UDP && ntohs(dst_port) == DNS_PORT) ||
-	       ranges_allow(allowed, ntohl(address));
+	       (ranges_allow(search->allowed, ntohl(address)) &&
+		       !(search->opened &&
+			       private_is_closed(search->opened, ntohl(address), ntohs(dst_port))));
 }
 
 static void on_found(void *arg, struct str entry)
@@ -131,7 +134,7 @@ static void on_found(void *arg, struct str entry)
 
 	if (!tuple.p || search->found.n > FOUND_MAX - TUPLE_MAX - 2 || !is_wanted(search, source))
 		return; /* what does not fit is found in the next round */
-	if (search->allowed && is_open(tuple, search->allowed))
+	if (search->allowed && is_open(tuple, search))
 		return;
 	(void)buf_add(&search->found, &size, sizeof size);
 	(void)buf_add_str(&search->found, tuple);
@@ -178,13 +181,14 @@ static int forget_round(int fd, struct search *search)
 	return r < 0 ? r : forget_found(fd, buf_str(&search->found));
 }
 
-static int forget(int fd, const uint32_t *addresses, size_t n, const struct ranges *allowed)
+static int forget(int fd, const uint32_t *addresses, size_t n, const struct ranges *allowed,
+	const struct private_list *opened)
 {
 	bool more = true;
 	int r = 0;
 
 	for (int i = 0; r >= 0 && more && i < ROUNDS_MAX; i++) {
-		struct search search = { addresses, n, allowed, BUF_INIT(FOUND_MAX) };
+		struct search search = { addresses, n, allowed, opened, BUF_INIT(FOUND_MAX) };
 
 		r = forget_round(fd, &search);
 		more = search.found.n > 0;
@@ -195,10 +199,12 @@ static int forget(int fd, const uint32_t *addresses, size_t n, const struct rang
 
 int tracks_forget(int fd, const uint32_t *addresses, size_t n)
 {
-	return forget(fd, addresses, n, NULL);
+	return forget(fd, addresses, n, NULL, NULL);
 }
 
-int tracks_cut(int fd, uint32_t address, const struct ranges *allowed)
+int tracks_cut(int fd, uint32_t address, const struct ranges *allowed,
+	const struct private_list *opened)
 {
-	return ranges_deny_nothing(allowed) ? 0 : forget(fd, &address, 1, allowed);
+	return ranges_deny_nothing(allowed) && !opened ? 0
+						       : forget(fd, &address, 1, allowed, opened);
 }

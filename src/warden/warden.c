@@ -213,6 +213,7 @@ static int open_workers(struct warden *w, struct err *e)
 		.rootfs = &w->rootfs,
 		.volumes = &w->volumes,
 		.network = &w->network,
+		.opened = &w->options->opened,
 		.cgroups = &w->cgroups };
 	return workers_open(&w->workers, w->loop, w->lock_fd, e);
 }

@@ -35,6 +35,7 @@ struct options {
 	int64_t disk_overcommit; /* that many times the disk may be promised; 0: any */
 	bool debug, probe, check, sweep, lend_images;
 	const char *hold_volume; /* NULL: none */
+	struct private_list opened;
 	/* What a host without loop devices or with an older kernel does anyway: directories instead
 	 * of disk images, layers by path instead of by descriptor, copies without XFS. */
 	bool plain_layers, attach_layers, no_pool;

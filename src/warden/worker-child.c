@@ -93,7 +93,8 @@ static int do_cut(struct self *self, const struct work_order *order, const int f
 	if (self->tracks_fd < 0)
 		r = tracks_open(&self->tracks_fd, e);
 	if (r >= 0)
-		r = tracks_cut(self->tracks_fd, order->addresses[0], ranges);
+		r = tracks_cut(self->tracks_fd, order->addresses[0], ranges,
+			order->cuts_opened ? self->ws->opened : NULL);
 	return r < 0 ? err_sys(e, r, "have the kernel forget what a policy has closed") : 0;
 }
 

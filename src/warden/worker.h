@@ -88,7 +88,8 @@ struct work_order {
 	bool stays_ordered; /* STOP: others want it to stand still as well, whatever comes of it */
 	uint32_t n_mounts;  /* DISK, ROOT: volumes that come with the root */
 	struct warden_mount mounts[WARDEN_MAX_MOUNTS];
-	uint32_t n_addresses;                   /* FORGET, CUT; DISK: before anything else */
+	bool cuts_opened;     /* CUT: also what the operator's list does not open any more */
+	uint32_t n_addresses; /* FORGET, CUT; DISK: before anything else */
 	uint32_t addresses[WORK_MAX_ADDRESSES]; /* host byte order */
 };
 
@@ -130,6 +131,7 @@ struct workers {
 	const struct rootfs *rootfs;
 	const struct volumes *volumes;
 	const struct network *network;
+	const struct private_list *opened;
 	const struct cgroups *cgroups;
 	int run_fd, guest_fd; /* DATA/run, and the guest as a program */
 	uid_t server_uid;     /* whose the guests' sockets are */
