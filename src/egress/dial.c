@@ -1,5 +1,5 @@
 /* From a name to a connected socket. The addresses are those that the name has for us, and one that
- * is private, this host's own or a sandbox's is never dialled. */
+ * is private and not opened, this host's own or a sandbox's is never dialled. */
 #include "egress/egress-internal.h"
 
 #include <arpa/inet.h>
@@ -145,10 +145,9 @@ static void try_next(struct dial *d)
 
 static void add_address(struct dial *d, uint32_t address)
 {
-	if (d->n == MAX_ADDRESSES || policy_is_private(address) ||
-		route_is_own(d->tenant->egress, address))
+	if (d->n == MAX_ADDRESSES || route_is_closed(d->tenant->egress, address, d->port))
 		return;
-	if (d->name_allowed || policy_allows_address(&d->tenant->policy, address))
+	if (d->name_allowed || policy_grants_address(&d->tenant->policy, address))
 		d->addresses[d->n++] = address;
 }
 

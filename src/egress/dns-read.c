@@ -202,13 +202,14 @@ uint32_t dns_record_address(const struct dns_record *record)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-size_t dns_answer_drop(struct dns_answer *answer, bool (*drop)(uint32_t address))
+size_t dns_answer_drop(struct dns_answer *answer, bool (*drop)(const void *arg, uint32_t address),
+	const void *arg)
 {
 	size_t kept = 0, dropped;
 
 	for (size_t i = 0; i < answer->n; i++)
 		if (answer->records[i].type != DNS_A ||
-			!drop(dns_record_address(&answer->records[i])))
+			!drop(arg, dns_record_address(&answer->records[i])))
 			answer->records[kept++] = answer->records[i];
 	dropped = answer->n - kept;
 	answer->n = kept;

@@ -105,4 +105,5 @@ bool dns_name_equal(const struct dns_name *a, const struct dns_name *b); /* what
 /* The address of an A record; host byte order. */
 uint32_t dns_record_address(const struct dns_record *record);
 /* Takes out the A records for which `drop` says so; returns how many. */
-size_t dns_answer_drop(struct dns_answer *answer, bool (*drop)(uint32_t address));
+size_t dns_answer_drop(struct dns_answer *answer, bool (*drop)(const void *arg, uint32_t address),
+	const void *arg);

@@ -31,6 +31,7 @@ enum {
 /* ---- egress.c ---- */
 struct egress {
 	struct egress_config config;
+	struct private_list opened;
 	struct loop *loop;
 	struct map tenants, teams;
 	struct servers *servers;
@@ -180,6 +181,8 @@ enum sniffed hello_parse(struct str bytes, char name[DNS_TEXT_SIZE]);
 /* ---- route.c ---- */
 /* Whether a connection of ours to this address would stay on this host or reach a sandbox. */
 bool route_is_own(struct egress *egress, uint32_t address);
+/* Whether nobody's policy opens it: it is this host's own, or private and not opened. */
+bool route_is_closed(struct egress *egress, uint32_t address, uint16_t port);
 int route_open(struct err *e);
 
 /* ---- dial.c ---- */
@@ -213,10 +216,10 @@ enum verdict {
 	VERDICT_ADDRESS, /* to the address it was meant for */
 	VERDICT_NAME,    /* to what its name means to us */
 };
-enum verdict verdict_of(struct tenant *tenant, const char *name, uint32_t address);
+enum verdict verdict_of(struct tenant *tenant, const char *name, uint32_t address, uint16_t port);
 /* Whether what was let through may stay. name NULL: it went by its address; reached 0: it is not
  * connected yet. */
-bool verdict_holds(const struct tenant *tenant, const char *name, uint32_t reached);
+bool verdict_holds(const struct tenant *tenant, const char *name, uint32_t reached, uint16_t port);
 
 /* ---- tunnel.c ---- */
 struct tunnel;

@@ -19,6 +19,8 @@ int egress_new(const struct egress_config *config, struct egress **ret, struct e
 	int r;
 
 	egress->config = *config;
+	if (config->opened)
+		egress->opened = *config->opened;
 	egress->loop = config->loop;
 	egress->route_fd = egress->proxy.fd = -EBADF;
 	loop_timer_init(&egress->sweep, config->loop, on_sweep, egress);

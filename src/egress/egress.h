@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/private.h"
 #include "json/json.h"
 #include "loop/loop.h"
 
@@ -37,6 +38,8 @@ struct egress_config {
 	/* Where names are asked for: "ADDRESS[:PORT]", separated by commas; NULL: as the host's
 	 * /etc/resolv.conf says, read again when it changes. */
 	const char *dns_servers;
+	/* Private addresses that the operator has opened; NULL: none. Borrowed. */
+	const struct private_list *opened;
 };
 /* -EINVAL: the name servers are not addresses. */
 int egress_new(const struct egress_config *config, struct egress **ret, struct err *e);

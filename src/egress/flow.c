@@ -171,25 +171,26 @@ static bool has_rule(const struct flow *f)
 	       policy_rule_for(&f->tenant->policy, str_of(f->name));
 }
 
-enum verdict verdict_of(struct tenant *t, const char *name, uint32_t address)
+enum verdict verdict_of(struct tenant *t, const char *name, uint32_t address, uint16_t port)
 {
-	if (policy_is_private(address) || route_is_own(t->egress, address))
+	if (route_is_closed(t->egress, address, port))
 		return VERDICT_REFUSE;
-	if (policy_allows_address(&t->policy, address))
+	if (policy_grants_address(&t->policy, address))
 		return VERDICT_ADDRESS;
 	return policy_allows_name(&t->policy, str_of(name)) ? VERDICT_NAME : VERDICT_REFUSE;
 }
 
 /* The name that it claimed counts only if it was the reason, and where it went then. */
-bool verdict_holds(const struct tenant *t, const char *name, uint32_t reached)
+bool verdict_holds(const struct tenant *t, const char *name, uint32_t reached, uint16_t port)
 {
-	return policy_allows_address(&t->policy, reached) ||
+	return (!private_is_closed(&t->egress->opened, reached, port) &&
+		       policy_grants_address(&t->policy, reached)) ||
 	       (name && policy_allows_name(&t->policy, str_of(name)));
 }
 
 static void decide(struct flow *f)
 {
-	enum verdict verdict = verdict_of(f->tenant, f->name, f->address);
+	enum verdict verdict = verdict_of(f->tenant, f->name, f->address, f->port);
 
 	if ((f->what == SNIFF_HTTP && verdict != VERDICT_ADDRESS) ||
 		(verdict != VERDICT_REFUSE && has_rule(f))) {
@@ -272,9 +273,9 @@ static bool find_target(int fd, struct sockaddr_in *ret)
 static void begin(struct flow *f)
 {
 	struct loop *loop = f->egress->loop;
-	bool allowed = policy_allows_address(&f->tenant->policy, f->address);
+	bool allowed = policy_grants_address(&f->tenant->policy, f->address);
 
-	if (policy_is_private(f->address) || route_is_own(f->egress, f->address)) {
+	if (route_is_closed(f->egress, f->address, f->port)) {
 		refuse(f); /* whatever it would say */
 		return;
 	}
@@ -320,8 +321,8 @@ void flow_recheck(struct tenant *t, bool all)
 	{
 		struct flow *f = container_of(node, struct flow, node);
 
-		if (all || (f->state != FLOW_SNIFF &&
-				   !verdict_holds(t, f->by_name ? f->name : NULL, f->reached)))
+		if (all || (f->state != FLOW_SNIFF && !verdict_holds(t, f->by_name ? f->name : NULL,
+							      f->reached, f->port)))
 			end(f);
 	}
 }

@@ -103,6 +103,36 @@ static void cut_hidden(struct dns_answer *answer)
 	}
 }
 
+/* At no port. */
+static bool is_closed(const void *arg, uint32_t address)
+{
+	const struct egress *egress = arg;
+
+	return private_is_closed(&egress->opened, address, 0);
+}
+
+/* Of what is left, only what the operator has opened is private. */
+static bool has_opened(const struct dns_answer *answer)
+{
+	for (size_t i = 0; i < answer->n; i++)
+		if (answer->records[i].type == DNS_A &&
+			policy_is_private(dns_record_address(&answer->records[i])))
+			return true;
+	return false;
+}
+
+/* A name of the host's own network that leads to nothing that is opened is nobody's. */
+static void hide(const struct lookup *l, struct dns_answer *answer)
+{
+	char text[DNS_TEXT_SIZE];
+
+	cut_hidden(answer);
+	if (dns_name_text(&l->question.name, text) < 0 || !names_is_hidden(str_of(text)))
+		return;
+	answer->rcode = DNS_NXDOMAIN;
+	answer->n = 0;
+}
+
 /* A server that cannot or will not is not the last word, unless it is the last. */
 static void take_answer(struct lookup *l, struct dns_answer *answer)
 {
@@ -112,9 +142,10 @@ static void take_answer(struct lookup *l, struct dns_answer *answer)
 		try_next(l);
 		return;
 	}
-	if (dns_answer_drop(answer, policy_is_private) > 0)
+	if (dns_answer_drop(answer, is_closed, l->tenant->egress) > 0)
 		log_debug("egress.private_answer", "sandbox_id=%s", l->tenant->id);
-	cut_hidden(answer);
+	if (!has_opened(answer))
+		hide(l, answer);
 	cache_put(l->tenant, &l->question, answer);
 	finish(l);
 }

@@ -42,7 +42,23 @@ bool names_is_hidden(struct str name)
 	return is_of_host(name) || is_private_reverse(name);
 }
 
-int names_judge(const struct policy *policy, const struct dns_question *question,
+/* Of a network that the operator has opened a part of; never this machine's own. */
+static bool is_inside(struct str name)
+{
+	static const struct str own = { ".localhost", 10 }, reverse = { ".arpa", 5 };
+	struct str end = str_from(name, name.n - MIN(name.n, own.n));
+
+	return !str_is(name, "localhost") && !str_eq(end, own) &&
+	       !str_eq(str_from(name, name.n - MIN(name.n, reverse.n)), reverse);
+}
+
+/* Who asks for both kinds gives up when one of them says that there is no such name. */
+static bool asks_address(const struct dns_question *question)
+{
+	return question->type == DNS_A || question->type == DNS_AAAA;
+}
+
+int names_judge(const struct policy *policy, const struct dns_question *question, bool asks_inside,
 	char text[DNS_TEXT_SIZE])
 {
 	struct str name;
@@ -56,7 +72,7 @@ int names_judge(const struct policy *policy, const struct dns_question *question
 		return policy_denies_rest(policy) ? JUDGED_DENY : DNS_NXDOMAIN;
 	}
 	name = str_of(text);
-	if (names_is_hidden(name))
+	if (names_is_hidden(name) && !(asks_inside && is_inside(name) && asks_address(question)))
 		return DNS_NXDOMAIN;
 	if (!policy_may_resolve(policy, name))
 		return JUDGED_DENY;

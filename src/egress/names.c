@@ -140,7 +140,8 @@ static void take_question(struct ask *first, struct tenant *tenant, struct str m
 	if (judged < 0)
 		return;
 	if (judged == DNS_OK)
-		judged = names_judge(&tenant->policy, &first->query.question, text);
+		judged = names_judge(&tenant->policy, &first->query.question,
+			tenant->egress->opened.n > 0, text);
 	if (judged == JUDGED_ASK) {
 		look_up(first, tenant);
 		return;

@@ -74,3 +74,8 @@ bool route_is_own(struct egress *egress, uint32_t address)
 		return true;
 	return is_own(&reply.head);
 }
+
+bool route_is_closed(struct egress *egress, uint32_t address, uint16_t port)
+{
+	return private_is_closed(&egress->opened, address, port) || route_is_own(egress, address);
+}

@@ -11,6 +11,12 @@ static struct dns_question question_of(const char *name, uint16_t type)
 	return q;
 }
 
+static bool is_private(const void *arg, uint32_t address)
+{
+	(void)arg;
+	return policy_is_private(address);
+}
+
 #define BYTES(literal) str_make(literal, sizeof(literal) - 1)
 
 /* id 0x1234, recursion wanted, www.Example.com A, EDNS with 4096 bytes. */
@@ -95,7 +101,7 @@ TEST(a_chain_of_names_is_followed_and_nothing_else_kept)
 	ASSERT_EQ(a->records[0].data.n, 17);
 	ASSERT(memcmp(a->records[0].data.p, "\3cdn\7example\3com", 17) == 0);
 	ASSERT_EQ(dns_record_address(&a->records[1]), 0x5db8d822);
-	ASSERT_EQ(dns_answer_drop(a, policy_is_private), 1);
+	ASSERT_EQ(dns_answer_drop(a, is_private, NULL), 1);
 	ASSERT_EQ(a->n, 2);
 }
 
@@ -192,6 +198,38 @@ TEST(names_are_plain_text_or_none)
 	ASSERT_EQ(dns_name_text(&name, text), -EINVAL);
 }
 
+TEST(names_of_the_hosts_network_are_asked_for_where_a_part_of_it_is_opened)
+{
+	static struct policy_range all[] = { { 0, 0, false } };
+	static const struct policy open = { .is_open = true };
+	static const struct policy closed = { .ranges = all, .n_ranges = 1 };
+	static const struct {
+		const char *name;
+		uint16_t type;
+		int judged;
+	} cases[] = {
+		{ "mirror.corp.internal", DNS_A, JUDGED_ASK },
+		{ "mirror.corp.internal", DNS_AAAA, DNS_OK },
+		{ "mirror.corp.internal", 16, DNS_NXDOMAIN },
+		{ "myhost", DNS_A, JUDGED_ASK },
+		{ "localhost", DNS_A, DNS_NXDOMAIN },
+		{ "x.localhost", DNS_A, DNS_NXDOMAIN },
+		{ "1.0.0.10.in-addr.arpa", DNS_PTR, DNS_NXDOMAIN },
+		{ "1.0.0.10.in-addr.arpa", DNS_A, DNS_NXDOMAIN },
+		{ "1.ip6.arpa", DNS_A, DNS_NXDOMAIN },
+		{ "a.home.arpa", DNS_A, DNS_NXDOMAIN },
+	};
+	char text[DNS_TEXT_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct dns_question q = question_of(cases[i].name, cases[i].type);
+
+		ASSERT_EQ(names_judge(&open, &q, true, text), cases[i].judged);
+		if (cases[i].judged == JUDGED_ASK)
+			ASSERT_EQ(names_judge(&closed, &q, true, text), JUDGED_DENY);
+	}
+}
+
 TEST(questions_are_judged_by_policy_kind_and_zone)
 {
 	static struct policy_range all[] = { { 0, 0, false } };
@@ -243,12 +281,12 @@ TEST(questions_are_judged_by_policy_kind_and_zone)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct dns_question q = question_of(cases[i].name, cases[i].type);
-		int judged = names_judge(cases[i].policy, &q, text);
+		int judged = names_judge(cases[i].policy, &q, false, text);
 
 		if (judged != cases[i].judged)
 			TEST_FAIL("case %zu, %s %u: judged %d", i, cases[i].name, cases[i].type,
 				judged);
 	}
 	chaos.class = 3;
-	ASSERT_EQ(names_judge(&open, &chaos, text), DNS_REFUSED);
+	ASSERT_EQ(names_judge(&open, &chaos, false, text), DNS_REFUSED);
 }

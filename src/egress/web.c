@@ -193,7 +193,7 @@ void web_on_request(void *arg, struct http_exchange *x)
 
 	read_host(w, http_header(x, "Host"));
 	if (tenant_find(egress, w->source) == w->tenant) /* and its policy is the one of now */
-		verdict = verdict_of(w->tenant, w->name, w->address);
+		verdict = verdict_of(w->tenant, w->name, w->address, w->port);
 	if (w->hello[0] && strcmp(w->hello, w->name) != 0)
 		refuse(w, x, 421, "the connection was made for another host");
 	else if (verdict == VERDICT_REFUSE)
@@ -252,8 +252,8 @@ void web_recheck(struct tenant *t, bool all)
 	{
 		struct web *w = container_of(node, struct web, node);
 
-		if (all ||
-			(w->name[0] && !verdict_holds(t, w->by_name ? w->name : NULL, w->reached)))
+		if (all || (w->name[0] && !verdict_holds(t, w->by_name ? w->name : NULL, w->reached,
+						  w->port)))
 			cut(w);
 	}
 }
