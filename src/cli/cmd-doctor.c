@@ -21,6 +21,11 @@ static const struct check_lore lore[] = {
 		"sandboxes have no disk limit" },
 	{ "nftables", "nft, which lays the network rules at the start of the server",
 		"sandboxes run only with --network none" },
+	{ "names", "whether programs on this machine find names below localhost (getaddrinfo)",
+		"Node, Python and others do not reach a sandbox's port by PORT-ID.localhost" },
+	{ "authorities",
+		"certificate authorities that were added to this machine, and whom sandboxes trust",
+		"programs in sandboxes refuse hosts with certificates of these authorities" },
 	{ "config", "the env file with the server's address and key",
 		"this shell cannot use the server" },
 	{ "server", "the server that this shell would speak to, and whether it makes sandboxes",
@@ -242,6 +247,8 @@ int cmd_doctor(struct cli *cli)
 		NULL); /* where the data is; what is wrong is told with the server */
 	doctor_check_machine(&d);
 	doctor_check_settings(&d);
+	doctor_check_names(&d);
+	doctor_check_trust(&d);
 	doctor_probe(&d);
 	doctor_check_server(&d);
 	if (id)

@@ -95,12 +95,16 @@ static int statvfs_near(const char *path, struct statvfs *ret)
 	return 0;
 }
 
-static void check_disk(struct doctor *d)
+const char *doctor_data(const struct doctor *d)
 {
 	const char *flag = args_value(&d->cli->args, "data");
-	const char *data = flag                     ? flag
-			   : d->cli->config.data[0] ? d->cli->config.data
-						    : "atoll-data";
+
+	return flag ? flag : d->cli->config.data[0] ? d->cli->config.data : "atoll-data";
+}
+
+static void check_disk(struct doctor *d)
+{
+	const char *data = doctor_data(d);
 	char free_text[OUT_CELL];
 	struct statvfs fs;
 	uint64_t bytes;

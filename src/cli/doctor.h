@@ -9,6 +9,9 @@
 #define DOCTOR_SETS "sudo atoll doctor --fix"
 #define DOCTOR_SYSCTL_FILE "/etc/sysctl.d/60-atoll.conf"
 
+/* In a data directory: whom its sandboxes trust besides. */
+#define DOCTOR_AUTHORITIES "authorities.pem"
+
 enum check_status {
 	CHECK_OK,
 	CHECK_WARN,    /* works, but worse */
@@ -50,6 +53,9 @@ struct check *doctor_add(struct doctor *d, const char *id, enum check_status sta
 	const char *fix, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void doctor_check_machine(struct doctor *d);
 void doctor_check_settings(struct doctor *d);
+void doctor_check_trust(struct doctor *d);
+void doctor_check_names(struct doctor *d);
+const char *doctor_data(const struct doctor *d); /* the directory that is meant */
 void doctor_check_server(struct doctor *d);
 /* Sets what is wrong, for now and for the next boot, and says so, also what it could not set and
  * why. Needs root. */

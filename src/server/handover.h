@@ -1,11 +1,12 @@
-/* What a keeper hands to the build that it becomes, in a variable that only that process believes:
- * it names its own pid. */
+/* What a keeper hands to the build that it becomes, in variables that only that process
+ * believes: they name its own pid. */
 #pragma once
 
+#include "server/listening.h"
 #include "server/note.h"
 
 struct handover {
-	int listen_fd;
+	struct listening listening;
 	struct note note;
 };
 

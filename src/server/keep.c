@@ -1,6 +1,5 @@
 #include "server/keep.h"
 #include "base/process.h"
-#include "http/http.h"
 #include "server/handover.h"
 #include "server/note.h"
 #include "server/program.h"
@@ -9,7 +8,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum {
@@ -19,8 +17,6 @@ enum {
 	SIGNALLED = 128,      /* the usual exit status of a program that died by a signal */
 	TRY_MS = 60000,       /* that the next build may take to say whether it would start */
 	LEAVE_MS = 30000,     /* that a server has to leave after its grace, until it is ended */
-	BACKLOG = 4096,
-	FIRST_INHERITED_FD = 3, /* by the protocol of LISTEN_FDS */
 };
 
 static const int awaited_signals[] = { SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR2 };
@@ -33,7 +29,8 @@ struct keeper {
 	const struct keep_plan *plan;
 	char path[PROGRAM_PATH_SIZE];
 	struct note note;
-	int listen_fd, signal_fd, tell_fd;
+	struct listening listening;
+	int signal_fd, tell_fd;
 	pid_t server;
 	bool is_asked;     /* to end */
 	bool is_upgrading; /* the server leaves for that, */
@@ -164,16 +161,14 @@ static void become_next(struct keeper *k)
 	int r;
 
 	set_state(k, NOTE_STARTING);
-	handover = (struct handover){ k->listen_fd, k->note };
+	handover = (struct handover){ k->listening, k->note };
 	r = handover_put(&handover, &e);
 	if (r >= 0) {
 		show_database(k, true);
-		if (k->listen_fd >= 0)
-			(void)fcntl(k->listen_fd, F_SETFD, 0);
+		listening_keep_open(&k->listening, true);
 		(void)execv(k->path, (char *const *)(uintptr_t)words);
 		(void)err_sys(&e, -errno, "execute %s", k->path);
-		if (k->listen_fd >= 0)
-			(void)fcntl(k->listen_fd, F_SETFD, FD_CLOEXEC);
+		listening_keep_open(&k->listening, false);
 		show_database(k, false);
 		handover_forget();
 	}
@@ -230,8 +225,7 @@ static void read_words(struct keeper *k)
 static void take_leave(struct keeper *k)
 {
 	k->is_asked = true;
-	close_fdp(&k->listen_fd);
-	k->listen_fd = -EBADF;
+	listening_close(&k->listening);
 }
 
 /* What the keeper is told, the server is told. Whoever asked for an end gets one: then it does not
@@ -289,10 +283,9 @@ static int wait_for_end(struct keeper *k)
 /* ---- starting one ---- */
 
 /* Who cannot have its address says why when the server asks for it in its turn. */
-static void open_socket(struct keeper *k)
+static void open_sockets(struct keeper *k)
 {
-	if (k->listen_fd < 0)
-		k->listen_fd = http_listen(k->plan->listen, NULL);
+	(void)listening_open(&k->listening, k->plan->listen, NULL);
 }
 
 static void become_server(struct keeper *k, int tell_fd, struct kept *ret)
@@ -302,7 +295,7 @@ static void become_server(struct keeper *k, int tell_fd, struct kept *ret)
 	close_fdp(&k->signal_fd);
 	close_fdp(&k->tell_fd);
 	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
-	*ret = (struct kept){ .keeper = getppid(), .listen_fd = k->listen_fd, .tell_fd = tell_fd };
+	*ret = (struct kept){ .keeper = getppid(), .listening = k->listening, .tell_fd = tell_fd };
 }
 
 /* True in the server. */
@@ -370,15 +363,14 @@ static void open_keeper(struct keeper *k)
 		log_error("keeper.start", "err=%s", log_quote(str_of(e.msg)));
 		exit(1);
 	}
-	k->listen_fd = k->plan->socket_fd;
+	k->listening = k->plan->inherited;
 	k->is_first = true;
 	k->note.had = k->note.has = -1;
 	if (handover_take(&handover)) {
 		k->note = handover.note;
-		k->listen_fd = handover.listen_fd;
+		k->listening = handover.listening;
 		k->is_first = false;
-		if (k->listen_fd >= 0)
-			(void)fcntl(k->listen_fd, F_SETFD, FD_CLOEXEC);
+		listening_keep_open(&k->listening, false);
 	}
 	note_new_build(k);
 }
@@ -399,7 +391,7 @@ static bool is_over(struct keeper *k, int status)
 
 void keep_serving(const struct keep_plan *plan, struct kept *ret)
 {
-	struct keeper k = { .plan = plan, .tell_fd = -EBADF };
+	struct keeper k = { .plan = plan, .tell_fd = -EBADF, .listening = LISTENING_NONE };
 	int64_t pause_ms = 0;
 
 	open_keeper(&k);
@@ -407,7 +399,7 @@ void keep_serving(const struct keep_plan *plan, struct kept *ret)
 		int64_t from_ms = time_now_ms();
 		int status;
 
-		open_socket(&k);
+		open_sockets(&k);
 		if (start(&k, ret))
 			return;
 		status = wait_for_end(&k);
@@ -438,28 +430,4 @@ void keep_tell(struct kept *kept, enum keep_word word, size_t sandboxes)
 
 	if (kept->tell_fd >= 0)
 		(void)!write(kept->tell_fd, &m, sizeof m);
-}
-
-int keep_inherited(struct err *e)
-{
-	const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
-	int64_t number = 0, n = 0;
-	int listens = 0, fd;
-	socklen_t size = sizeof listens;
-
-	if (!pid || !count || str_to_int(str_of(pid), 1, INT32_MAX, &number) < 0 ||
-		number != getpid() || str_to_int(str_of(count), 0, INT32_MAX, &n) < 0 || n == 0)
-		return -EBADF;
-	if (n > 1)
-		return err_set(e, -EINVAL, "LISTEN_FDS: one socket is served, %d were passed",
-			(int)n);
-	(void)unsetenv("LISTEN_PID");
-	(void)unsetenv("LISTEN_FDS");
-	(void)unsetenv("LISTEN_FDNAMES");
-	fd = fcntl(FIRST_INHERITED_FD, F_DUPFD_CLOEXEC, FIRST_INHERITED_FD + 1);
-	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens ||
-		listen(fd, BACKLOG) < 0)
-		return err_set(e, -EINVAL, "LISTEN_FDS: descriptor 3 is no listening socket");
-	(void)close(FIRST_INHERITED_FD);
-	return fd;
 }

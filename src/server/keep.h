@@ -1,11 +1,11 @@
 /* keep - the keeper: the process that was started, which stays root and does nothing but wait. It
- * owns the listening socket, so clients wait while nobody serves. When the server or its warden
+ * owns the listening sockets, so clients wait while nobody serves. When the server or its warden
  * dies, it starts both again; sandboxes do not notice. On SIGUSR2 it makes sure that the programs
- * on disk would start, has the server leave, and executes itself from there: socket, process and
+ * on disk would start, has the server leave, and executes itself from there: sockets, process and
  * sandboxes stay, the programs are new. */
 #pragma once
 
-#include "base/base.h"
+#include "server/listening.h"
 
 #include <sys/types.h>
 
@@ -14,23 +14,23 @@ enum {
 };
 
 struct keep_plan {
-	const char *listen;   /* the address */
-	const char *data;     /* the data directory */
-	const char *database; /* as ATOLL_DATABASE had it; NULL: it did not */
-	char **argv;          /* of `serve`, that first */
-	int64_t grace_ms;     /* that the server has to leave for the next build */
-	int socket_fd;        /* that a supervisor opened for us (taken); -EBADF: none */
+	const char *listen;         /* the address */
+	const char *data;           /* the data directory */
+	const char *database;       /* as ATOLL_DATABASE had it; NULL: it did not */
+	char **argv;                /* of `serve`, that first */
+	int64_t grace_ms;           /* that the server has to leave for the next build */
+	struct listening inherited; /* that a supervisor opened for us; taken */
 };
 
 /* What a server has of its keeper. */
 struct kept {
-	pid_t keeper;  /* 0: nobody starts it again */
-	int listen_fd; /* the keeper's; -EBADF: it has none, the server opens its own */
-	int tell_fd;   /* for keep_tell; -EBADF: nobody listens */
+	pid_t keeper;               /* 0: nobody starts it again */
+	struct listening listening; /* the keeper's; none: the server opens its own */
+	int tell_fd;                /* for keep_tell; -EBADF: nobody listens */
 };
-#define KEPT_INIT                                      \
-	{                                              \
-		.listen_fd = -EBADF, .tell_fd = -EBADF \
+#define KEPT_INIT                                               \
+	{                                                       \
+		.listening = LISTENING_NONE, .tell_fd = -EBADF, \
 	}
 
 /* Returns in the process that is to serve. In the keeper it does not return: that ends as the
@@ -46,7 +46,3 @@ enum keep_word {
 	KEEP_STOPPED,
 };
 void keep_tell(struct kept *kept, enum keep_word word, size_t sandboxes);
-
-/* The listening socket that whoever started this process opened for it (LISTEN_PID, LISTEN_FDS);
- * -EBADF: none. -EINVAL: it is not one socket that listens. */
-int keep_inherited(struct err *e);

@@ -1,6 +1,5 @@
 #include "server/prepare.h"
 #include "base/chroot.h"
-#include "http/http.h"
 #include "server/become.h"
 #include "server/program.h"
 #include "server/seed.h"
@@ -173,7 +172,7 @@ static int learn_address(const struct config *config, struct prepared *p, struct
 	struct str host = str_of(config->listen);
 	int port;
 
-	if (getsockname(p->listen_fd, (struct sockaddr *)&addr, &size) < 0)
+	if (getsockname(p->listening.fd, (struct sockaddr *)&addr, &size) < 0)
 		return err_sys(e, -errno, "read the listening address");
 	if (addr.ss_family != AF_INET && addr.ss_family != AF_INET6)
 		return err_set(e, -EINVAL, "--listen must be HOST:PORT");
@@ -357,14 +356,12 @@ static int check_root(struct err *e)
 	return 0;
 }
 
-int prepare(const struct config *config, int take_listen_fd, struct prepared *ret, struct err *e)
+int prepare(const struct config *config, struct listening take, struct prepared *ret, struct err *e)
 {
-	struct prepared p = { .lock_fd = -EBADF,
-		.data_fd = -EBADF,
-		.warden_fd = -EBADF,
-		.listen_fd = take_listen_fd };
+	struct prepared p = PREPARED_NONE;
 	int r = check_root(e);
 
+	p.listening = take;
 	if (r < 0) {
 		prepared_done(&p);
 		return r;
@@ -372,8 +369,8 @@ int prepare(const struct config *config, int take_listen_fd, struct prepared *re
 	r = open_data(config, &p, e);
 	if (r < 0)
 		(void)err_wrap(e, r, "data directory %s", config->data);
-	if (r >= 0 && p.listen_fd < 0)
-		r = p.listen_fd = http_listen(config->listen, e);
+	if (r >= 0)
+		r = listening_open(&p.listening, config->listen, e);
 	if (r >= 0)
 		r = learn_address(config, &p, e);
 	if (r >= 0)
@@ -436,7 +433,7 @@ void prepared_done(struct prepared *p)
 	explicit_bzero(p->key, sizeof p->key);
 	explicit_bzero(p->admin_token, sizeof p->admin_token);
 	explicit_bzero(p->database_password, sizeof p->database_password);
-	close_fdp(&p->listen_fd);
+	listening_close(&p->listening);
 	close_fdp(&p->warden_fd); /* its end of file is the warden's signal to leave */
 	if (p->warden_pid > 0)
 		(void)waitpid(p->warden_pid, NULL, 0);

@@ -4,12 +4,14 @@
 
 #include "access/access.h"
 #include "server/config.h"
+#include "server/listening.h"
 
 #include <sys/types.h>
 
 struct prepared {
 	int lock_fd; /* held while the server runs: one server a data directory */
-	int data_fd, warden_fd, listen_fd;
+	int data_fd, warden_fd;
+	struct listening listening;
 	pid_t warden_pid;
 	char templates[4096];
 	char key[ACCESS_KEY_SIZE];
@@ -19,8 +21,15 @@ struct prepared {
 	uint8_t seed[SHA256_SIZE];
 };
 
-/* Takes the listening socket if there is one already; -EBADF: opens one. */
-int prepare(const struct config *config, int take_listen_fd, struct prepared *ret, struct err *e);
+#define PREPARED_NONE                                                      \
+	{                                                                  \
+		.lock_fd = -EBADF, .data_fd = -EBADF, .warden_fd = -EBADF, \
+		.listening = LISTENING_NONE,                               \
+	}
+
+/* Takes the listening sockets if there are any already, else opens them. */
+int prepare(const struct config *config, struct listening take, struct prepared *ret,
+	struct err *e);
 /* Whether it would get through, as far as that can be seen from outside: a server may be running on
  * the data directory, and nothing is changed. */
 int prepare_check(const struct config *config, struct err *e);

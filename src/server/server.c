@@ -306,14 +306,25 @@ static void greet(struct server *s)
 	proof_run(s->loop, s->sandboxes, access_first_team(s->access), proved, s);
 }
 
+static int take_listener(struct server *s, int fd, struct err *e)
+{
+	return s->tls ? tls_server_take_listener(s->tls, fd, e)
+		      : http_server_take_listener(s->http, fd, e);
+}
+
 static int listen_on(struct server *s, struct err *e)
 {
-	int fd = TAKE_FD(s->prepared.listen_fd);
+	struct listening l = listening_take(&s->prepared.listening);
+	int r;
 
-	if (!s->renew)
-		return http_server_take_listener(s->http, fd, e);
-	s->tls = tls_server_new(s->loop, s->http, renew_identity(s->renew), NULL);
-	return tls_server_take_listener(s->tls, fd, e);
+	if (s->renew)
+		s->tls = tls_server_new(s->loop, s->http, renew_identity(s->renew), NULL);
+	r = take_listener(s, l.fd, e);
+	if (r < 0)
+		close_fdp(&l.beside_fd);
+	else if (l.beside_fd >= 0)
+		r = take_listener(s, l.beside_fd, e);
+	return r;
 }
 
 static void reconciled(void *arg, int r, const struct err *e)
@@ -679,19 +690,19 @@ static int follow_keeper(const struct server *s, struct err *e)
 /* Nobody but root has anything to keep. */
 static int be_kept(struct server *s, char **argv, struct err *e)
 {
-	const struct keep_plan plan = { .listen = s->config.listen,
+	struct keep_plan plan = { .listen = s->config.listen,
 		.data = s->config.data,
 		.database = getenv("ATOLL_DATABASE") ? s->config.database : NULL,
 		.argv = argv,
-		.grace_ms = s->config.upgrade_grace_s * 1000,
-		.socket_fd = keep_inherited(e) };
+		.grace_ms = s->config.upgrade_grace_s * 1000 };
+	int r = listening_inherit(&plan.inherited, e);
 
-	if (plan.socket_fd < 0 && plan.socket_fd != -EBADF)
-		return plan.socket_fd;
+	if (r < 0)
+		return r;
 	if (!s->config.no_restart && geteuid() == 0)
 		keep_serving(&plan, &s->kept);
 	else
-		s->kept.listen_fd = plan.socket_fd;
+		s->kept.listening = plan.inherited;
 	return 0;
 }
 
@@ -707,7 +718,7 @@ static int serve(struct server *s, char **argv, struct err *e)
 	if (r >= 0 && s->config.tls_cert)
 		r = renew_new(&s->config, &s->renew, e);
 	if (r >= 0)
-		r = prepare(&s->config, TAKE_FD(s->kept.listen_fd), &s->prepared, e);
+		r = prepare(&s->config, listening_take(&s->kept.listening), &s->prepared, e);
 	if (r >= 0)
 		r = open_paths(s, e);
 	if (r >= 0)
@@ -730,9 +741,7 @@ static int serve(struct server *s, char **argv, struct err *e)
 
 int server_main(int argc, char **argv)
 {
-	struct server s = { .prepared = { -EBADF, -EBADF, -EBADF, -EBADF },
-		.volumes_fd = -EBADF,
-		.kept = KEPT_INIT };
+	struct server s = { .prepared = PREPARED_NONE, .volumes_fd = -EBADF, .kept = KEPT_INIT };
 	struct err e = { 0 };
 	int r = config_read(argc, argv, environ, &s.config, &e);
 

@@ -23,7 +23,8 @@ struct tls_server *tls_server_new(struct loop *loop, struct http_server *http,
 	if (limits)
 		server->limits = *limits;
 	set_defaults(&server->limits);
-	server->listener.fd = -EBADF;
+	for (size_t i = 0; i < TLS_LISTENERS; i++)
+		server->listeners[i].fd = -EBADF;
 	list_init(&server->waiting);
 	list_init(&server->carried);
 	loop_timer_init(&server->drain_timer, loop, on_drain_timer, server);
@@ -71,12 +72,15 @@ static bool on_full(void *arg)
 
 int tls_server_take_listener(struct tls_server *server, int fd, struct err *e)
 {
+	struct loop_listener *l = server->listeners;
 	int r;
 
-	assert(server->listener.fd < 0);
-	r = loop_listener_take(server->loop, &server->listener, fd, on_accepted, server, e);
+	while (l->fd >= 0)
+		l++;
+	assert(l < server->listeners + TLS_LISTENERS);
+	r = loop_listener_take(server->loop, l, fd, on_accepted, server, e);
 	if (r >= 0)
-		server->listener.make_room = on_full;
+		l->make_room = on_full;
 	return r;
 }
 
@@ -127,7 +131,8 @@ bool peer_is_local(const struct sockaddr_storage *peer)
 
 void tls_server_accept_no_more(struct tls_server *server)
 {
-	loop_listener_close(&server->listener);
+	for (size_t i = 0; i < TLS_LISTENERS; i++)
+		loop_listener_close(&server->listeners[i]);
 }
 
 void tls_server_close(struct tls_server *server)

@@ -59,7 +59,7 @@ struct tls_server {
 	struct tls_identity *identity; /* NULL: it accepts nothing by itself */
 	struct peers peers;
 	struct tls_limits limits;
-	struct loop_listener listener;
+	struct loop_listener listeners[TLS_LISTENERS];
 	struct list waiting; /* before or after being carried, the oldest first */
 	struct list carried;
 	size_t n_waiting, n_carried;

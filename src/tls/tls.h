@@ -47,7 +47,10 @@ struct tls_server *tls_server_new(struct loop *loop, struct http_server *http,
 /* Cuts what is left, without a callback. */
 struct tls_server *tls_server_free(struct tls_server *server);
 DEFINE_CLEANUP(struct tls_server, tls_server_free)
-/* Takes a listening socket, also when it fails. */
+/* Takes a listening socket, also when it fails; as many as TLS_LISTENERS. */
+enum {
+	TLS_LISTENERS = 2,
+};
 int tls_server_take_listener(struct tls_server *server, int fd, struct err *e);
 /* Serves a connection that speaks TLS as the host `name`. Takes the descriptor, and a reference to
  * the carriage of its own. */
