@@ -46,7 +46,7 @@ struct system_var {
 
 enum {
 	SYSTEM_VARS = 3,
-	USER_VARS = 8,
+	USER_VARS = 10,
 };
 
 static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM_VARS])
@@ -77,13 +77,15 @@ static void set_path(struct env *env, const struct user *user)
 /* For programs that bring their own list of authorities instead of the system's. */
 static void set_trust(struct env *env, const struct settings *s)
 {
+	static const char *const bundles[] = { "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+		"REQUESTS_CA_BUNDLE", "SSL_CERT_FILE" };
+
+	static_assert(ARRAY_SIZE(bundles) + 1 + 5 <= USER_VARS, "there is room for all");
 	if (!s->is_trusted)
 		return;
-	set(env, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_FILE));
-	if (s->has_bundle) {
-		set(env, STR("REQUESTS_CA_BUNDLE"), STR(TRUST_BUNDLE));
-		set(env, STR("SSL_CERT_FILE"), STR(TRUST_BUNDLE));
-	}
+	set(env, STR("NODE_EXTRA_CA_CERTS"), STR(TRUST_OWN));
+	for (size_t i = 0; s->has_bundle && i < ARRAY_SIZE(bundles); i++)
+		set(env, str_of(bundles[i]), STR(TRUST_BUNDLE));
 }
 
 int env_build(struct arena *a, const struct settings *s, const struct user *user,

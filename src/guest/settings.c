@@ -3,7 +3,7 @@
 enum {
 	SETTINGS_MAX_BYTES = 8 << 20,
 	SETTINGS_MAX_ENV = 4096,
-	SETTINGS_MAX_AUTHORITY = 64 << 10,
+	SETTINGS_MAX_AUTHORITY = 512 << 10,
 };
 
 struct document {

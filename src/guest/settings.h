@@ -20,7 +20,7 @@ struct settings {
 	int64_t disk_mb, max_inodes, max_processes, max_files;
 	bool needs_preload; /* see compat.h */
 	int64_t stamp_us;   /* of the newest document that carried a timestamp */
-	char *authority;    /* PEM: whom programs here shall trust besides; NULL: nobody */
+	char *authority;    /* PEM, several: whom programs here shall trust besides; NULL: nobody */
 	bool is_trusted;    /* it has been put where they look */
 	bool has_bundle;    /* where all are that they trust */
 };

@@ -1,16 +1,24 @@
-/* Whom programs in the sandbox trust: the server's own authority, where header rules need it. */
+/* Whom programs in the sandbox trust besides: the operator's authorities, and the server's own
+ * where header rules need it. What update-ca-certificates would make of them is made here, so that
+ * nothing has to run for it and a later run of it comes to the same. */
 #pragma once
 
 #include "guest/settings.h"
 
-/* Every authority, where OpenSSL and most programs of a Debian look. */
+/* Every authority, where most programs of a Debian look. */
 #define TRUST_BUNDLE "/etc/ssl/certs/ca-certificates.crt"
-/* Ours alone: update-ca-certificates finds it when it writes the bundle anew. */
-#define TRUST_FILE "/usr/local/share/ca-certificates/atoll-egress.crt"
+/* Those of the settings alone: for programs that bring their own list and add a file to it. */
+#define TRUST_OWN "/etc/ssl/atoll.pem"
 
-/* Puts the settings' authority in both places, if it is not there yet. What cannot be written is
- * left: programs that need it fail with a certificate that they do not know. */
+/* Puts the settings' authorities in their places, if they are not there yet. What cannot be written
+ * is left: programs that need it fail with a certificate that they do not know. */
 void trust_install(struct settings *s);
-/* For tests: the same elsewhere. *ret_existed: there was a bundle before. */
-int trust_write(const char *bundle, const char *file, struct str pem, bool *ret_existed,
-	struct err *e);
+
+/* For tests: the same below another root. *ret_existed: there was a bundle before. A certificate
+ * may have "# HASH" on the line before it, which is OpenSSL's name for it (8 hexadecimal digits):
+ * then programs that look it up by that find it. */
+int trust_write(const char *root, struct str pem, bool *ret_existed, struct err *e);
+
+/* The variables that tell programs of proxies, mirrors and authorities. sudo takes all variables
+ * away but those it is told to keep: it is told of these, where it is installed. */
+void trust_keep_env(const char *root);
