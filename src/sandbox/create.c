@@ -28,6 +28,40 @@ void make_image_name(char out[SANDBOX_ID_SIZE], char kind)
 
 /* ---- the runtime's part ---- */
 
+/* A map has no name twice, so only what was there before is looked through. */
+static void put_all(struct json_map *env, const struct json_map *from)
+{
+	size_t known = env->n;
+
+	for (size_t i = 0; i < from->n; i++) {
+		size_t at = 0;
+
+		while (at < known && !str_eq(env->v[at].key, from->v[i].key))
+			at++;
+		env->v[at < known ? at : env->n++] = from->v[i];
+	}
+}
+
+/* What the creator said goes before what holds for the team, and that before the server's. */
+static void write_env(const struct live *live, struct jsonw *w)
+{
+	const struct sandbox_book_config *config = &live->book->config;
+	struct json_map team = { 0 }, env = { 0 };
+
+	if (config->team_env)
+		config->team_env(config->team_env_arg, live->view.team_id, &team);
+	if (config->env.n == 0 && team.n == 0) {
+		jsonw_map(w, "envVars", &live->env);
+		return;
+	}
+	env.v = XNEW_N(struct json_pair, config->env.n + team.n + live->env.n);
+	put_all(&env, &config->env);
+	put_all(&env, &team);
+	put_all(&env, &live->env);
+	jsonw_map(w, "envVars", &env);
+	free(env.v);
+}
+
 static void settings_json(const struct live *live, const struct template *t,
 	const struct policy *policy, struct buf *out)
 {
@@ -38,7 +72,7 @@ static void settings_json(const struct live *live, const struct template *t,
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "sandboxId", live->view.id);
 	jsonw_strz(&w, "templateId", live->view.template_id);
-	jsonw_map(&w, "envVars", &live->env);
+	write_env(live, &w);
 	if (live->view.secure) {
 		sandbox_token(live->book, live->view.id, token);
 		jsonw_strz(&w, "accessToken", token);
@@ -50,8 +84,7 @@ static void settings_json(const struct live *live, const struct template *t,
 		jsonw_strz(&w, "startCmd", t->start);
 	for (size_t i = 0; i < LIMIT_KINDS; i++)
 		jsonw_int(&w, limit_name((enum limit_kind)i), live->view.limits.v[i]);
-	if (policy->n_rules > 0 && live->book->config.authority.n)
-		jsonw_str(&w, "caBundle", live->book->config.authority);
+	trust_write(live->book, policy->n_rules > 0, &w);
 	jsonw_end_object(&w);
 }
 

@@ -275,6 +275,8 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);
 void snap_list_free(struct list *snaps);
 
 /* trust.c */
+/* trust.c: "caBundle" of a guest's settings: the operator's authorities, and the server's own. */
+void trust_write(const struct sandbox_book *book, bool has_rules, struct jsonw *w);
 /* Makes a running one trust the server's authority; done in any case, at the latest after seconds.
  */
 void live_trust(struct live *live, done_fn done, void *arg);

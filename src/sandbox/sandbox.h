@@ -181,8 +181,15 @@ struct sandbox_book_config {
 	void *quota_arg;
 	uint8_t seed[SHA256_SIZE]; /* tokens are derived from it, so none is stored */
 	struct observe_log *events;
-	/* PEM: what sandboxes with header rules shall trust; empty: nothing. Borrowed. */
+	/* PEM: what sandboxes with header rules shall trust; empty: nothing. Borrowed, as the next.
+	 */
 	struct str authority;
+	struct str authorities; /* the same for all sandboxes: the operator's */
+	/* What all sandboxes have in their environment but for what their creators say, and what
+	 * those of a team have before that; NULL: nothing. Borrowed. */
+	struct json_map env;
+	void (*team_env)(void *arg, const char *team_id, struct json_map *ret);
+	void *team_env_arg;
 };
 struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config);
 /* Sandboxes live on: only the memory of them goes. Nothing may be in flight. */

@@ -8,6 +8,18 @@ enum {
 	ANSWER_MS = 3000,
 };
 
+void trust_write(const struct sandbox_book *book, bool has_rules, struct jsonw *w)
+{
+	struct str own = has_rules ? book->config.authority : STR_NONE;
+	struct str given = book->config.authorities;
+	CLEANUP(buf_done) struct buf both = BUF_INIT(own.n + given.n + 1);
+
+	(void)buf_add_str(&both, given);
+	(void)buf_add_str(&both, own);
+	if (both.n)
+		jsonw_str(w, "caBundle", buf_str(&both));
+}
+
 struct telling {
 	struct sandbox_book *book;
 	char id[SANDBOX_ID_SIZE];
@@ -57,7 +69,7 @@ void live_trust(struct live *live, done_fn done, void *arg)
 
 	t->book = live->book;
 	memcpy(t->id, live->view.id, sizeof t->id);
-	t->body = BUF_INIT(64 << 10);
+	t->body = BUF_INIT(1 << 20);
 	t->done = done;
 	t->arg = arg;
 	jsonw_init(&w, &t->body);
@@ -66,7 +78,7 @@ void live_trust(struct live *live, done_fn done, void *arg)
 		sandbox_token(live->book, live->view.id, token);
 		jsonw_strz(&w, "accessToken", token);
 	}
-	jsonw_str(&w, "caBundle", live->book->config.authority);
+	trust_write(live->book, true, &w);
 	jsonw_end_object(&w);
 	explicit_bzero(token, sizeof token);
 	runtime_dial(live->runtime, live->view.id, RUNTIME_GUEST_PORT, dialled, t);

@@ -17,6 +17,7 @@ struct file_in {
 #define KIND_STR struct str
 #define KIND_INT struct json_int
 #define KIND_BOOL struct json_bool
+#define KIND_STRS struct json_strs
 #define MEMBER(field, flag, kind, least, most, value, help) KIND_##kind field;
 	SERVER_OPTIONS(MEMBER, NOT_IN_FILE)
 };
@@ -42,6 +43,20 @@ static void set_int(int64_t *to, struct json_int from)
 		*to = from.value;
 }
 
+static void set_list(struct config *config, struct config_list *to, struct json_strs from)
+{
+	if (!from.is_set)
+		return;
+	if (to->source != config->source)
+		*to = (struct config_list){ .source = config->source };
+	/* One more than there is room for is counted: read_lists tells. */
+	for (size_t i = 0; i < from.n && to->n <= CONFIG_MAX_LIST; i++) {
+		if (to->n < CONFIG_MAX_LIST)
+			to->v[to->n] = from.v[i].p;
+		to->n++;
+	}
+}
+
 static void merge(struct config *config, const struct file_in *in)
 {
 	set_str(&config->data, in->data);
@@ -65,6 +80,11 @@ static void merge(struct config *config, const struct file_in *in)
 	set_str(&config->tls_key, in->tls_key);
 	set_str(&config->admin_token_file, in->admin_token_file);
 	set_str(&config->dns_server, in->dns_server);
+	set_str(&config->sandbox_proxy, in->sandbox_proxy);
+	set_str(&config->sandbox_no_proxy, in->sandbox_no_proxy);
+	set_list(config, &config->allow_private, in->allow_private);
+	set_list(config, &config->sandbox_ca, in->sandbox_ca);
+	set_list(config, &config->sandbox_env, in->sandbox_env);
 	set_str(&config->ceilings_text, in->ceilings);
 	set_str(&config->quota_text, in->quota);
 	set_str(&config->default_limits_text, in->default_limits);
@@ -147,9 +167,13 @@ static int set_field(struct config *config, const struct json_field *field, stru
 	struct jsonw w;
 
 	(void)buf_printf(&line, "%s = ", field->name);
-	if (field->kind == JSON_STR) {
+	if (field->kind == JSON_STR || field->kind == JSON_STRS) {
 		jsonw_init(&w, &line);
+		if (field->kind == JSON_STRS)
+			jsonw_array(&w, NULL);
 		jsonw_str(&w, NULL, value);
+		if (field->kind == JSON_STRS)
+			jsonw_end_array(&w);
 	} else {
 		(void)buf_add_str(&line, value);
 	}
@@ -229,11 +253,14 @@ bool config_has_password(struct str url)
 /* Every user of the host can read the command lines of all processes. */
 static int check_flag(const struct json_field *field, struct str value, struct err *e)
 {
-	if (strcmp(field->name, "database") != 0 || !config_has_password(value))
+	bool is_database = strcmp(field->name, "database") == 0;
+
+	if ((!is_database && strcmp(field->name, "sandbox_proxy") != 0) ||
+		!config_has_password(value))
 		return 0;
-	return err_set(e, -EINVAL,
-		"a password here is seen by every user of the host: use "
-		"--database-password-file, ATOLL_DATABASE or --config");
+	return err_set(e, -EINVAL, "a password here is seen by every user of the host: use %s",
+		is_database ? "--database-password-file, ATOLL_DATABASE or --config"
+			    : "ATOLL_SANDBOX_PROXY or --config");
 }
 
 static int apply_flag(struct config *config, int argc, char **argv, int *at, struct flag *flag,
@@ -311,6 +338,22 @@ static int check_tls(const struct config *config, struct err *e)
 		config->tls_cert ? "--tls-key" : "--tls-cert");
 }
 
+static int read_lists(struct config *config, struct err *e)
+{
+	const struct config_list *lists[] = { &config->allow_private, &config->sandbox_ca,
+		&config->sandbox_env };
+	static const char *const names[] = { "allow-private", "sandbox-ca", "sandbox-env" };
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		if (lists[i]->n > CONFIG_MAX_LIST)
+			return err_set(e, -E2BIG, "--%s: more than %d of them", names[i],
+				CONFIG_MAX_LIST);
+	for (size_t i = 0; r >= 0 && i < config->allow_private.n; i++)
+		r = private_list_add(&config->opened, str_of(config->allow_private.v[i]), e);
+	return r < 0 ? err_wrap(e, r, "--allow-private") : 0;
+}
+
 /* Read when all sources have been: a later one replaces the whole list. */
 static int read_limits(struct config *config, struct err *e)
 {
@@ -369,10 +412,13 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 	int r = 0;
 
 	c.arena = arena_new(1 << 20);
+	c.source = CONFIG_FILE;
 	if (file)
 		r = read_file(&c, file, e);
+	c.source = CONFIG_ENV;
 	if (r >= 0)
 		r = read_env(&c, env, e);
+	c.source = CONFIG_FLAGS;
 	for (int at = 1; r >= 0 && next_flag(argc, argv, &at, &flag);)
 		r = apply_flag(&c, argc, argv, &at, &flag, e);
 	if (r >= 0)
@@ -385,6 +431,8 @@ int config_read(int argc, char **argv, char **env, struct config *ret, struct er
 		r = check_tls(&c, e);
 	if (r >= 0)
 		r = read_limits(&c, e);
+	if (r >= 0)
+		r = read_lists(&c, e);
 	if (r >= 0)
 		r = config_read_watch(&c, env, e);
 	if (r < 0) {

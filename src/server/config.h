@@ -3,15 +3,31 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/private.h"
 #include "limit/limit.h"
 #include "observe/observe.h"
 
 enum {
 	CONFIG_MAX_HEADERS = 16,
+	CONFIG_MAX_LIST = 64,
+};
+
+enum config_source {
+	CONFIG_FILE = 1,
+	CONFIG_ENV,
+	CONFIG_FLAGS,
+};
+
+/* Of an option that may be repeated. What one source says takes the place of the one before. */
+struct config_list {
+	const char *v[CONFIG_MAX_LIST];
+	size_t n;
+	enum config_source source;
 };
 
 struct config {
-	struct arena *arena; /* holds the strings */
+	struct arena *arena;       /* holds the strings */
+	enum config_source source; /* that is being read */
 	const char *data, *listen, *template_cache, *network, *domain, *log_level;
 	const char *tls_cert, *tls_key;     /* both or neither */
 	const char *dns_server;             /* NULL: the host's own */
@@ -26,9 +42,13 @@ struct config {
 	int64_t history_retention_s;                     /* of what is over; 0: for ever */
 	const char *ceilings_text, *default_limits_text; /* NULL: none; read into the next two */
 	const char *quota_text;                          /* NULL: none; read into the next */
-	struct limit_quota quota;        /* of every team that has none of its own */
-	struct limit_ceilings ceilings;  /* of every team that has no other of its own */
-	struct limit_set default_limits; /* of templates that say nothing */
+	struct limit_quota quota;         /* of every team that has none of its own */
+	struct limit_ceilings ceilings;   /* of every team that has no other of its own */
+	struct limit_set default_limits;  /* of templates that say nothing */
+	struct config_list allow_private; /* as given; read into: */
+	struct private_list opened;
+	struct config_list sandbox_ca, sandbox_env;   /* see given.h */
+	const char *sandbox_proxy, *sandbox_no_proxy; /* NULL: none */
 	const char *log_format;
 	const char *trace_endpoint, *trace_header, *trace_header_file; /* as given; read into: */
 	const char *trace_url; /* the whole one; NULL: no traces are sent */

@@ -88,7 +88,8 @@ int outward_new(const struct outward_config *config, struct outward **ret, struc
 		.authority = config->authority,
 		.find = find,
 		.find_arg = o,
-		.dns_servers = config->dns_servers };
+		.dns_servers = config->dns_servers,
+		.opened = config->opened };
 	int r;
 
 	o->config = *config;

@@ -14,6 +14,7 @@ struct outward_config {
 	struct secret_book *secrets;
 	struct tls_authority *authority;
 	const char *dns_servers; /* NULL: the host's own */
+	const struct private_list *opened;
 };
 
 struct outward;

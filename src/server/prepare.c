@@ -230,6 +230,18 @@ static int write_env(const struct prepared *p, struct err *e)
 	return r;
 }
 
+/* Whom its sandboxes trust besides: for who looks whether that is whom this machine trusts. */
+static int write_authorities(const struct prepared *p, struct err *e)
+{
+	struct str text = buf_str(&p->given.authorities);
+
+	if (text.n)
+		return file_replace(p->data_fd, "authorities.pem", text, 0644, e);
+	if (unlinkat(p->data_fd, "authorities.pem", 0) < 0 && errno != ENOENT)
+		return err_sys(e, -errno, "remove its file authorities.pem");
+	return 0;
+}
+
 /* The operator's token: one line of a file that root alone need be able to read. */
 static int read_admin_token(const struct config *config, struct prepared *p, struct err *e)
 {
@@ -261,14 +273,14 @@ static int read_database_password(const struct config *config, struct prepared *
 }
 
 static void exec_warden(int exe_fd, int control_fd, const struct config *config,
-	const struct prepared *p)
+	const struct prepared *p, const char *opened)
 {
 	bool debug = strcmp(config->log_level, "debug") == 0;
 	char uid[16], pool[24], disk[24], hold[24], overcommit[24];
 	const char *const argv[] = { "atoll-warden", "--data", config->data, "--templates",
 		p->templates, "--server-uid", uid, "--network", config->network, "--pool", pool,
 		"--disk-mb", disk, "--hold-seconds", hold, "--disk-overcommit", overcommit,
-		debug ? "--debug" : NULL, NULL };
+		"--allow-private", opened, debug ? "--debug" : NULL, NULL };
 	char crash[128];
 	const char *const env[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", crash, NULL };
 	sigset_t none;
@@ -295,10 +307,13 @@ static void exec_warden(int exe_fd, int control_fd, const struct config *config,
 
 static int spawn_warden(const struct config *config, struct prepared *p, struct err *e)
 {
+	CLEANUP(buf_done) struct buf opened = BUF_INIT(PRIVATE_MAX_OPENED * PRIVATE_TEXT_SIZE);
 	cleanup_close int exe = -EBADF;
 	char path[PROGRAM_PATH_SIZE];
 	int pair[2], r;
 
+	(void)buf_adds(&opened, ""); /* terminated, also when it is empty */
+	private_list_write(&config->opened, &opened);
 	r = program_find_helper("atoll-warden", path, e);
 	if (r < 0)
 		return r;
@@ -309,7 +324,7 @@ static int spawn_warden(const struct config *config, struct prepared *p, struct 
 		return err_sys(e, -errno, "make the warden's socket");
 	p->warden_pid = fork();
 	if (p->warden_pid == 0)
-		exec_warden(exe, pair[1], config, p);
+		exec_warden(exe, pair[1], config, p, opened.p);
 	(void)close(pair[1]);
 	p->warden_fd = pair[0];
 	return p->warden_pid < 0 ? err_sys(e, -errno, "start the warden") : 0;
@@ -384,6 +399,10 @@ int prepare(const struct config *config, struct listening take, struct prepared 
 	if (r >= 0)
 		r = read_database_password(config, &p, e);
 	if (r >= 0)
+		r = given_read(config, &p.given, e);
+	if (r >= 0)
+		r = write_authorities(&p, e);
+	if (r >= 0)
 		r = spawn_warden(config, &p, e);
 	if (r < 0) {
 		prepared_done(&p);
@@ -422,6 +441,9 @@ int prepare_check(const struct config *config, struct err *e)
 		r = read_admin_token(config, &p, e);
 	if (r >= 0)
 		r = read_database_password(config, &p, e);
+	if (r >= 0)
+		r = given_read(config, &p.given, e);
+	given_done(&p.given);
 	explicit_bzero(p.admin_token, sizeof p.admin_token);
 	explicit_bzero(p.database_password, sizeof p.database_password);
 	close_fdp(&p.data_fd);
@@ -433,6 +455,7 @@ void prepared_done(struct prepared *p)
 	explicit_bzero(p->key, sizeof p->key);
 	explicit_bzero(p->admin_token, sizeof p->admin_token);
 	explicit_bzero(p->database_password, sizeof p->database_password);
+	given_done(&p->given);
 	listening_close(&p->listening);
 	close_fdp(&p->warden_fd); /* its end of file is the warden's signal to leave */
 	if (p->warden_pid > 0)

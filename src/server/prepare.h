@@ -4,6 +4,7 @@
 
 #include "access/access.h"
 #include "server/config.h"
+#include "server/given.h"
 #include "server/listening.h"
 
 #include <sys/types.h>
@@ -19,6 +20,7 @@ struct prepared {
 	char admin_token[256];        /* empty: nobody is the operator over HTTP */
 	char domain[256], url[320], sandbox_url[320];
 	uint8_t seed[SHA256_SIZE];
+	struct given given;
 };
 
 #define PREPARED_NONE                                                      \

@@ -404,7 +404,8 @@ static int open_outward(struct server *s, struct err *e)
 		.sandboxes = s->sandboxes,
 		.secrets = s->secrets,
 		.authority = s->authority,
-		.dns_servers = s->config.dns_server };
+		.dns_servers = s->config.dns_server,
+		.opened = &s->config.opened };
 
 	return outward_new(&config, &s->outward, e);
 }
@@ -513,6 +514,8 @@ static int open_books(struct server *s, struct err *e)
 			.keep_unresponsive = strcmp(s->config.unresponsive, "keep") == 0,
 			.history_s = s->config.history_retention_s },
 		.authority = tls_authority_certificate(s->authority),
+		.authorities = buf_str(&s->prepared.given.authorities),
+		.env = s->prepared.given.env,
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
 	s->secrets = secret_book_new(s->loop, s->store, &books.teams, s->prepared.seed);

@@ -79,10 +79,13 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 /* What `atoll serve` can be told, once for all who must know: flags, ATOLL_ variables and the
  * --config file are read by these rows, and help, completions and manual page are made of them.
  * ROW(name in the file, flag, kind as in json.h, least, most, what its value is called, help); of a
- * string, least and most are its length. FLAG(flag, value, help) is on the command line alone. */
+ * string, least and most are its length, of STRS (one or more) their number. FLAG(flag, value,
+ * help) is on the command line alone. */
 #define SERVER_OPTIONS(ROW, FLAG)                                                                \
 	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                          \
 		"holds the operator's token: opens /nodes and /admin")                           \
+	ROW(allow_private, "allow-private", STRS, 0, 64, "ADDRESS[/BITS][:PORT]",                \
+		"private address that sandboxes may reach; may be repeated")                     \
 	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                    \
 		"the most of one artifact; of a run four times that (default: 100)")             \
 	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",               \
@@ -150,6 +153,14 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 		"what a processor of a sandbox costs an hour")                                   \
 	ROW(quota, "quota", STR, 0, 1024, "NAME=N,...",                                          \
 		"a team at once: sandboxes, per_minute, memory_mb, disk_mb")                     \
+	ROW(sandbox_ca, "sandbox-ca", STRS, 0, 16, "FILE",                                       \
+		"authorities that sandboxes trust, PEM; may be repeated")                        \
+	ROW(sandbox_env, "sandbox-env", STRS, 0, 64, "NAME=VALUE",                               \
+		"environment variable of all sandboxes; may be repeated")                        \
+	ROW(sandbox_no_proxy, "sandbox-no-proxy", STR, 0, 4096, "NAME,...",                      \
+		"hosts that sandboxes reach without the proxy")                                  \
+	ROW(sandbox_proxy, "sandbox-proxy", STR, 0, 4096, "URL",                                 \
+		"HTTP proxy of the programs in all sandboxes")                                   \
 	ROW(stop_sandboxes, "stop-sandboxes", BOOL, 0, 0, NULL,                                  \
 		"end all sandboxes when the server stops")                                       \
 	ROW(template_cache, "template-cache", STR, 0, 4096, "DIR",                               \

@@ -39,6 +39,11 @@ struct tls_authority *tls_authority_free(struct tls_authority *authority);
 DEFINE_CLEANUP(struct tls_authority, tls_authority_free)
 struct str tls_authority_certificate(const struct tls_authority *authority); /* PEM */
 
+/* Other people's authorities, as PEM: adds each certificate of `text` to `out`, with nothing else
+ * between them but "# HASH" before each, OpenSSL's name for it. -EINVAL: it holds none, one that is
+ * damaged or no authority's, or a private key. -E2BIG. */
+int tls_authorities_read(struct str text, struct buf *out, struct err *e);
+
 struct tls_server;
 /* Borrows loop, http and identity: all must outlive it. Without an identity (NULL) it serves only
  * connections that are given to it. */

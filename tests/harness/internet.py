@@ -21,7 +21,8 @@ import time
 from harness import alone
 
 NEAR, FAR = '198.51.100.1', '198.51.100.2'  # the two ends of the pair
-ADDRESSES = [FAR, '198.51.100.10', '198.51.100.11', '203.0.113.5', '203.0.113.200']
+PRIVATE = ['10.77.0.5', '10.77.0.6', '10.77.0.7']  # what a company has for itself
+ADDRESSES = [FAR, '198.51.100.10', '198.51.100.11', '203.0.113.5', '203.0.113.200', *PRIVATE]
 ECHO, TICKER, DNS, HTTP, HTTPS = 7, 13, 53, 80, 443
 
 

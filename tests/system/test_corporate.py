@@ -1,0 +1,258 @@
+"""Behind a company's network: authorities, proxies, variables that all sandboxes get, and private addresses
+that the operator has opened. Against an internet of our own, in which some addresses are private."""
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import v1
+from harness.certificates import Authority
+from harness.internet import ECHO, HTTP, NEAR, PRIVATE
+from test_egress import BY_NAME, Case
+from test_network import ALL, BUILD, ONE
+
+MIRROR, CLOSED, WHOLE = PRIVATE
+OPENED = ['--allow-private', f'{MIRROR}:{ECHO}', '--allow-private', f'{MIRROR}:{HTTP},{WHOLE}']
+NAMES = {'mirror.corp.internal': [MIRROR], 'closed.corp.internal': [CLOSED], 'mirror.example': [CLOSED, MIRROR],
+         'public.corp.internal': [ONE], 'allowed.example': [ONE], 'private.wild.example': [CLOSED],
+         'a.wild.example': [MIRROR]}
+
+
+def on_gvisor(case):
+    """A sandbox on that engine, as a function that runs a command in it and says what it printed."""
+    api = v1.Api(case.server)
+    made = api.ask('POST', '/sandboxes', {'runtime': 'gvisor'})
+    case.addCleanup(api.call, 'DELETE', f"/sandboxes/{made['id']}")
+    return lambda command: api.ask('POST', f"/sandboxes/{made['id']}/execute", {'shell': command})['stdout']
+
+
+class Opened(Case):
+    @classmethod
+    def options(cls, home):
+        return OPENED
+
+    def setUp(self):
+        self.net.set_zone(NAMES)
+        super().setUp()
+
+    def closed(self, box):
+        """What no list opens stays closed beside one."""
+        gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+        neighbour = self.box().run('hostname -I').text().split()[0]
+        for address in (CLOSED, '10.77.0.4', '10.1.2.3', '172.16.0.9', '192.168.1.1', '169.254.169.254',
+                        '100.100.100.200', '192.0.0.192', NEAR, gateway, neighbour):
+            self.assertEqual(box.reaches(address), 'refused', address)
+
+    def test_what_is_opened_is_reached_and_nothing_else_private(self):
+        box = self.box()
+        self.assertEqual(box.reaches(MIRROR), MIRROR)
+        self.assertIn(MIRROR, self.curl(box, f'http://{MIRROR}/'))
+        for port in (8080, 443, 22):
+            self.assertEqual(box.reaches(MIRROR, port), 'refused', port)
+        self.assertEqual(box.reaches(WHOLE), WHOLE)
+        self.assertEqual(box.reaches(WHOLE, ECHO, 'udp'), WHOLE)
+        self.assertEqual(box.reaches(MIRROR, ECHO, 'udp'), MIRROR)  # a port is one of both protocols
+        self.assertEqual(box.reaches(MIRROR, 443, 'udp'), 'refused')
+        self.assertEqual(box.reaches(ONE), ONE)
+        self.closed(box)
+        self.assertEqual({one['address'] for one in self.net.seen() if one['kind'] in ('tcp', 'udp')},
+                         {MIRROR, WHOLE, ONE})
+
+    def test_a_sandboxes_own_policy_goes_before_the_list(self):
+        for network in ({'denyOut': [ALL]}, {'denyOut': ['10.0.0.0/8']}, {'denyOut': [f'{MIRROR}/32', WHOLE]}):
+            box = self.box(network=network)
+            self.assertEqual((box.reaches(MIRROR), box.reaches(WHOLE)), ('refused', 'refused'), network)
+        box = self.box(network={'denyOut': [ALL], 'allowOut': [MIRROR, CLOSED]})
+        self.assertEqual((box.reaches(MIRROR), box.reaches(WHOLE), box.reaches(CLOSED)),
+                         (MIRROR, 'refused', 'refused'))
+        self.closed(box)
+
+    def test_names_lead_to_what_is_opened(self):
+        box = self.box()
+        self.assertEqual(self.evade(box, 'resolve', 'mirror.corp.internal'), MIRROR)
+        self.assertEqual(self.evade(box, 'resolve', 'mirror.example'), MIRROR)
+        for name in ('closed.corp.internal', 'public.corp.internal', 'private.wild.example', 'x.localhost'):
+            self.assertEqual(self.evade(box, 'resolve', name), 'no such name', name)
+        self.assertEqual(self.evade(box, 'ask_udp', '10.199.0.1', 'mirror.corp.internal', '28'), 'empty')
+        self.assertIn(MIRROR, self.curl(box, 'http://mirror.corp.internal/'))
+
+    def test_a_policy_by_name_passes_to_what_is_opened(self):
+        box = self.box(network={**BY_NAME, 'allowOut': ['mirror.example', 'mirror.corp.internal', 'private.wild.example']})
+        self.assertIn(MIRROR, self.curl(box, 'http://mirror.example/'))
+        self.assertIn(MIRROR, self.curl(box, 'http://mirror.corp.internal/'))
+        # Its other ports, other private addresses, and other names of the same server.
+        self.assertIn('no address that may be reached', self.curl(box, 'http://private.wild.example/', '--connect-to',
+                                                                  f'::{MIRROR}:80'))
+        self.assertIn('blocked', self.curl(box, 'http://allowed.example/', '--connect-to', f'::{MIRROR}:80'))
+        self.assertEqual(box.reaches(MIRROR), 'refused')
+        self.assertEqual(box.reaches(MIRROR, 8080), 'refused')
+        self.closed(box)
+        self.assertEqual({one['address'] for one in self.seen('http')}, {MIRROR})
+
+    def test_another_list_holds_for_sandboxes_that_live(self):
+        box, named = self.box(), self.box(network={'denyOut': [ALL], 'allowOut': ['mirror.example']})
+        before = self.server.options
+        box.hold(MIRROR)
+        self.assertEqual(box.poke(), MIRROR)
+        self.assertIn(MIRROR, self.curl(named, 'http://mirror.example/'))
+        try:
+            self.server.stop()
+            self.server.options = tuple(word for word in self.server.options if word not in OPENED) + \
+                ('--allow-private', f'{CLOSED}:{ECHO}')
+            self.server.start()
+            self.assertEqual((box.reaches(MIRROR), box.reaches(CLOSED)), ('refused', CLOSED))
+            self.assertNotIn(MIRROR, self.curl(named, 'http://mirror.example/'))
+            self.assertEqual(box.poke(), 'cut')
+            self.server.stop()
+            self.server.options = self.server.options[:-2]
+            self.server.start()
+            self.assertEqual((box.reaches(MIRROR), box.reaches(CLOSED)), ('refused', 'refused'))
+        finally:
+            self.server.stop()
+            self.server.options = before
+            self.server.start()
+        self.assertEqual(box.reaches(MIRROR), MIRROR)
+
+    @unittest.skipUnless(shutil.which('runsc'), 'gVisor is not installed')
+    def test_the_list_holds_on_another_engine(self):
+        shell = on_gvisor(self)
+        for address, want in ((MIRROR, '0'), (CLOSED, '1'), ('169.254.169.254', '1')):
+            self.assertEqual(shell(f'timeout 10 bash -c "exec 3<>/dev/tcp/{address}/{ECHO}"; echo $?').strip(), want)
+
+
+class Refused(unittest.TestCase):
+    def refused(self, *options):
+        run = subprocess.run([BUILD / 'atoll', 'serve', '--data', '/nonexistent/x', *options], capture_output=True,
+                             text=True, timeout=60, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        return run.stderr
+
+    def test_what_can_never_be_opened_is_refused_with_the_reason(self):
+        for value, why in (('169.254.169.254', 'never opened'), ('127.0.0.1:3128', 'never opened'),
+                           ('100.64.0.0/10', 'a cloud serves'), ('8.8.8.8', 'not within a private network'),
+                           ('0.0.0.0/0', 'use ADDRESS'), ('10.0.0.5:http', 'use ADDRESS')):
+            said = self.refused('--allow-private', value)
+            self.assertIn(f"--allow-private: '{value}'", said)
+            self.assertIn(why, said)
+
+
+PROGRAMS = {
+    'curl': 'curl -sS -m 20 -o /dev/null -w %{http_code} https://allowed.example/',
+    'node': "node -e \"fetch('https://allowed.example/').then(r => console.log(r.status), e => console.log(e.cause))\"",
+    'python': "python3 -c \"import urllib.request as u; print(u.urlopen('https://allowed.example/').status)\"",
+    'pip': 'python3 -c "from pip._vendor import requests as r; print(r.get(\'https://allowed.example/\').status_code)"',
+    'openssl': "openssl s_client -connect allowed.example:443 -servername allowed.example </dev/null 2>&1 | "
+               "grep -o 'Verify return code: 0' | sed 's/.*/200/'",
+    'git': 'GIT_CURL_VERBOSE=1 git ls-remote https://allowed.example/x 2>&1 | grep -o "HTTP/1.1 200" | head -1 | cut -c10-',
+}
+
+
+class Authorities(Case):
+    """An authority that nobody has heard of, which the operator's option names."""
+
+    @classmethod
+    def options(cls, home):
+        other = Authority(tempfile.mkdtemp(dir=home))
+        both = pathlib.Path(home) / 'both.pem'
+        both.write_text(f'A comment.\n{cls.authority.path.read_text()}')
+        cls.other = other
+        return ['--sandbox-ca', str(both), '--sandbox-ca', str(other.path), '--sandbox-env', 'GREETING=hello, you',
+                '--sandbox-env', 'PIP_INDEX_URL=https://mirror.example/simple']
+
+    def test_programs_trust_it_as_they_are(self):
+        box = self.box()
+        for name, command in PROGRAMS.items():
+            with self.subTest(program=name):
+                self.assertEqual(box.run(command).text().strip(), '200', box.run(command + ' 2>&1').text())
+
+    def test_they_do_when_sudo_takes_their_environment(self):
+        box = self.box()
+        for name in ('node', 'python'):
+            command = PROGRAMS[name].replace('node -e', 'sudo node -e').replace('python3 -c', 'sudo python3 -c')
+            self.assertEqual(box.run(command).text().strip(), '200', name)
+        self.assertEqual(box.run('sudo printenv PIP_INDEX_URL').text().strip(), 'https://mirror.example/simple')
+        self.assertEqual(box.run('sudo -n visudo -c 2>&1 | grep -ci error').text().strip(), '0')
+
+    def test_it_is_in_every_store_once(self):
+        box = self.box()
+        text = self.authority.path.read_text().strip().splitlines()[1]
+        self.assertEqual(box.run(f"grep -c '{text}' /etc/ssl/certs/ca-certificates.crt").text().strip(), '1')
+        self.assertEqual(box.run(f"grep -lr '{text}' /usr/local/share/ca-certificates | wc -l").text().strip(), '1')
+        # By the name that OpenSSL looks it up by, without any file of all.
+        found = box.run('env -u SSL_CERT_FILE openssl verify -no-CAfile -CApath /etc/ssl/certs '
+                        '/usr/local/share/ca-certificates/atoll-*.crt').text()
+        self.assertEqual(found.count(': OK'), 2, found)
+        # What makes the stores anew comes to the same.
+        box.run('update-ca-certificates --fresh', 'root')
+        self.assertEqual(box.run(f"grep -c '{text}' /etc/ssl/certs/ca-certificates.crt").text().strip(), '1')
+        self.assertEqual(box.run(PROGRAMS['curl']).text().strip(), '200')
+
+    def test_header_rules_trust_the_servers_own_besides(self):
+        box = self.box(network={'rules': {'allowed.example': [{'transform': {'headers': {'X-Rule': 'r'}}}]}})
+        self.assertEqual(box.run(PROGRAMS['node']).text().strip(), '200')
+        self.assertEqual([one['headers'].get('X-Rule') for one in self.seen('http')], ['r'])
+        self.assertEqual(box.run('grep -c BEGIN $NODE_EXTRA_CA_CERTS').text().strip(), '3')
+
+    def test_all_sandboxes_have_the_variables_and_a_creators_own_go_before(self):
+        self.assertEqual(self.box().run('echo $GREETING').text().strip(), 'hello, you')
+        box = self.box(envVars={'GREETING': 'mine', 'OTHER': 'x'})
+        self.assertEqual(box.run('echo $GREETING $OTHER').text().strip(), 'mine x')
+
+    def test_the_doctor_sees_whom_only_this_machine_trusts(self):
+        place = pathlib.Path('/usr/local/share/ca-certificates')
+        place.mkdir(parents=True, exist_ok=True)
+        third = Authority(tempfile.mkdtemp(dir=self.server.scratch))
+
+        def row():
+            run = subprocess.run([BUILD / 'atoll', 'doctor', '--json', '--data', self.server.data], timeout=120,
+                                 capture_output=True, text=True, check=False)
+            return next(one for one in json.loads(run.stdout)['checks'] if one['id'] == 'authorities')
+
+        # In the mount namespace of the test run.
+        subprocess.run(['mount', '-t', 'tmpfs', 'none', place], check=True)
+        self.addCleanup(subprocess.run, ['umount', place], check=True)
+        with tempfile.TemporaryDirectory(dir=place) as below:
+            (pathlib.Path(below) / 'known.crt').write_text(self.other.path.read_text().replace('\n', '\r\n'))
+            known = row()
+            (pathlib.Path(below) / 'unknown.crt').write_text(third.path.read_text())
+            unknown = row()
+        self.assertEqual((known['status'], unknown['status']), ('ok', 'warn'), (known, unknown))
+        self.assertIn(f'--sandbox-ca {below}/unknown.crt', unknown['fix'])
+
+    @unittest.skipUnless(shutil.which('runsc'), 'gVisor is not installed')
+    def test_another_engine_trusts_it_too(self):
+        said = on_gvisor(self)(PROGRAMS['node'] + '; ' + PROGRAMS['python'] + '; echo $GREETING')
+        self.assertEqual(said.split('\n')[:3], ['200', '200', 'hello, you'])
+
+
+class Proxied(Case):
+    """A proxy at a private address, which is the only way out."""
+
+    @classmethod
+    def options(cls, home):
+        return ['--allow-private', f'{MIRROR}:{HTTP}', '--sandbox-proxy', f'http://{MIRROR}:{HTTP}',
+                '--sandbox-no-proxy', '.direct.example']
+
+    def test_programs_ask_the_proxy(self):
+        box = self.box()
+        for command in ('curl -sS -m 20 http://package.example/x', 'sudo curl -sS -m 20 http://package.example/x',
+                        'python3 -c "import urllib.request as u; u.urlopen(\'http://package.example/x\')"',
+                        'sudo apt-get -o Acquire::Retries=0 -o Dir::Etc::SourceList=/tmp/s update'):
+            box.run('echo "deb [trusted=yes] http://package.example/x ./" >/tmp/s')
+            self.net.seen()
+            box.run(command)
+            asked = self.seen('http')
+            with self.subTest(command=command):
+                self.assertTrue(asked, 'nobody asked')
+                self.assertTrue(all(one['address'] == MIRROR and one['path'].startswith('http://package.example/x')
+                                    for one in asked), asked)
+
+    def test_what_needs_no_proxy_is_reached_without(self):
+        self.net.set_zone({**NAMES, 'a.direct.example': [ONE]})
+        self.assertIn(ONE, self.box().run('curl -sS -m 20 http://a.direct.example/').text())
+
+
+if __name__ == '__main__':
+    unittest.main()
