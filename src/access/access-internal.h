@@ -18,6 +18,8 @@ struct entry { /* a live key */
 
 struct team {
 	struct access_team view;
+	struct arena *env_arena; /* owns env; NULL: there is none */
+	struct json_map env;
 	struct list node; /* oldest first */
 };
 
@@ -32,6 +34,9 @@ struct access_book {
 	struct limit_ceilings ceilings; /* the server's */
 	struct limit_quota quota;       /* the same */
 };
+
+/* environment.c: of a row; what cannot be read is nothing. */
+void team_read_env(struct team *team, struct str json);
 
 int key_hash(struct str key, char hash[HASH_SIZE]);
 void book_add(struct access_book *book, const struct access_key *key, const char *hash);

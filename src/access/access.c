@@ -102,6 +102,7 @@ static int load_team(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 1, team->view.name, sizeof team->view.name);
 	limit_ceilings_parse(store_text(row, 2), &team->view.ceilings);
 	(void)limit_quota_parse(store_text(row, 3), &team->view.quota, NULL);
+	team_read_env(team, store_text(row, 4));
 	return 0;
 }
 
@@ -119,7 +120,8 @@ static int make_first_team(struct store_tx *tx, struct access_book *book, struct
 static int load_book(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct access_book *book = arg;
-	int r = store_query(tx, "SELECT id, name, limits, quota FROM teams ORDER BY created_us, id",
+	int r = store_query(tx,
+		"SELECT id, name, limits, quota, environment FROM teams ORDER BY created_us, id",
 		NULL, 0, load_team, book, e);
 
 	if (r >= 0 && list_empty(&book->teams))
@@ -163,7 +165,12 @@ struct access_book *access_book_free(struct access_book *book)
 		free(entry);
 	}
 	LIST_EACH(&book->teams, node)
-	free(container_of(node, struct team, node));
+	{
+		struct team *team = container_of(node, struct team, node);
+
+		(void)arena_free(team->env_arena);
+		free(team);
+	}
 	map_done(&book->by_hash);
 	free(book);
 	return NULL;

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "base/notice.h"
+#include "json/json.h"
 #include "limit/limit.h"
 #include "loop/loop.h"
 #include "store/store.h"
@@ -87,6 +88,17 @@ void access_set_server_ceilings(struct access_book *book, const struct limit_cei
 /* What is said about a team: its own, and where it has none the server's. */
 void access_ceilings(const struct access_book *book, const char *team_id,
 	struct limit_ceilings *ret);
+
+/* What all sandboxes of a team have in their environment but for what their creators say; those
+ * that are made or booted from then on. Copied. -EINVAL: a name that no variable has, -E2BIG: too
+ * much, -ENOENT: no such team. */
+enum {
+	ACCESS_MAX_ENV = 64,
+};
+void access_set_env(struct access_book *book, const char *team_id, const struct json_map *env,
+	const char *actor, done_fn done, void *arg);
+/* As the sandbox room asks it; arg is the book. Borrowed until the next change. */
+void access_env(void *arg, const char *team_id, struct json_map *ret);
 
 /* What the team's sandboxes may have at once, all together. -ENOENT: no such team. */
 void access_set_quota(struct access_book *book, const char *team_id,

@@ -560,3 +560,49 @@ TEST(the_quota_is_the_teams_where_it_has_one_and_else_the_servers)
 	ASSERT_EQ(loop_run(s.loop, &e), 0);
 	ASSERT_EQ(s.r, -ENOENT);
 }
+
+static int set_env(struct scratch *s, const char *team, const struct json_map *env)
+{
+	struct err e = { 0 };
+
+	access_set_env(s->book, team, env, "test", done, s);
+	return loop_run(s->loop, &e) < 0 ? -EIO : s->r;
+}
+
+TEST(a_teams_variables_stay_over_a_restart_and_go_when_they_are_replaced)
+{
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	struct json_pair pairs[ACCESS_MAX_ENV + 1];
+	struct json_map env = { pairs, 2, true }, got;
+	char names[ACCESS_MAX_ENV + 1][8], team[ACCESS_ID_SIZE];
+
+	ASSERT_EQ(open_book(&s, NULL), 0);
+	(void)snprintf(team, sizeof team, "%s", access_first_team(s.book));
+	access_env(s.book, team, &got);
+	ASSERT_EQ(got.n, 0);
+	pairs[0] = (struct json_pair){ STR("PIP_INDEX_URL"), STR("https://m/simple") };
+	pairs[1] = (struct json_pair){ STR("_b1"), STR("") };
+	ASSERT_EQ(set_env(&s, team, &env), 0);
+	ASSERT_EQ(open_book(&s, NULL), 0);
+	access_env(s.book, team, &got);
+	ASSERT(got.n == 2 && str_is(got.v[0].key, "PIP_INDEX_URL") &&
+		str_is(got.v[0].value, "https://m/simple"));
+	access_env(s.book, "another", &got);
+	ASSERT_EQ(got.n, 0);
+	ASSERT_EQ(set_env(&s, "another", &env), -ENOENT);
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		(void)snprintf(names[i], sizeof names[i], "A%zu", i);
+		pairs[i] = (struct json_pair){ str_of(names[i]), STR("x") };
+	}
+	env.n = ARRAY_SIZE(pairs);
+	ASSERT_EQ(set_env(&s, team, &env), -E2BIG);
+	env.n = 1;
+	pairs[0].key = STR("A-B");
+	ASSERT_EQ(set_env(&s, team, &env), -EINVAL);
+	access_env(s.book, team, &got);
+	ASSERT_EQ(got.n, 2);
+	env.n = 0;
+	ASSERT_EQ(set_env(&s, team, &env), 0);
+	access_env(s.book, team, &got);
+	ASSERT_EQ(got.n, 0);
+}

@@ -166,6 +166,7 @@ int cmd_api(struct cli *cli);
 int cmd_config_path(struct cli *cli);
 int cmd_config_show(struct cli *cli);
 int cmd_team_limits(struct cli *cli);
+int cmd_team_env(struct cli *cli);
 int cmd_team_ls(struct cli *cli);
 int cmd_events(struct cli *cli);
 int cmd_audit(struct cli *cli);

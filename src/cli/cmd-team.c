@@ -4,6 +4,7 @@
 enum {
 	TOKEN_MAX = 4096,
 	BODY_MAX = 16 << 10,
+	ENV_MAX = 256 << 10,
 	MAX_NUMBER = 1 << 30,
 };
 
@@ -362,6 +363,135 @@ int cmd_team_limits(struct cli *cli)
 		out_line(&cli->out, "%.*s", STR_ARG(team.id));
 	} else {
 		show_limits(cli, &team);
+	}
+	return EXIT_OK;
+}
+
+/* ---- the environment of its sandboxes ---- */
+
+struct env_info {
+	struct json_map variables;
+};
+static const struct json_field env_fields[] = {
+	JSON_FIELD(struct env_info, variables, "variables", JSON_MAP, .flags = JSON_REQUIRED),
+};
+static const struct json_shape env_shape =
+	JSON_SHAPE(struct env_info, env_fields, .ignore_unknown = true);
+
+static int get_env(struct cli *cli, struct api_request *request, struct json_map *ret)
+{
+	struct api_reply reply;
+	struct env_info info = { 0 };
+	int r;
+
+	request->method = "GET";
+	request->body = STR_NONE;
+	r = cli_api_call(cli, request, &reply, &cli->e);
+	if (r >= 0 && json_decode(cli->arena, reply.body, &env_shape, &info, &cli->e) < 0)
+		r = err_wrap(&cli->e, -EPROTO, "variables of the team");
+	*ret = info.variables;
+	return r;
+}
+
+static bool is_unset(struct cli *cli, struct str name)
+{
+	const char *unset;
+	size_t at = 0;
+
+	while ((unset = args_next(&cli->args, "unset", &at)))
+		if (str_is(name, unset))
+			return true;
+	return false;
+}
+
+/* The last word on a name counts. */
+static bool is_set_after(struct cli *cli, size_t from, struct str name)
+{
+	for (size_t i = from; i < cli->args.n_words; i++) {
+		struct str word = str_of(cli->args.words[i]);
+
+		if (word.n > name.n && word.p[name.n] == '=' && str_has_prefix(word, name))
+			return true;
+	}
+	return false;
+}
+
+/* 1: something is to be changed. */
+static int write_env(struct cli *cli, const struct json_map *old, struct buf *body)
+{
+	struct jsonw w;
+
+	jsonw_init(&w, body);
+	jsonw_object(&w, NULL);
+	jsonw_object(&w, "variables");
+	for (size_t i = 0; i < old->n; i++)
+		if (!is_unset(cli, old->v[i].key) && !is_set_after(cli, 1, old->v[i].key))
+			jsonw_pair(&w, old->v[i].key, old->v[i].value);
+	for (size_t i = 1; i < cli->args.n_words; i++) {
+		struct str value = str_of(cli->args.words[i]), name = STR_NONE;
+
+		if (str_find(value, '=') <= 0 || !str_split(&value, '=', &name))
+			return err_set(&cli->e, -EINVAL, "'%s': use NAME=VALUE",
+				cli->args.words[i]);
+		if (!is_set_after(cli, i + 1, name))
+			jsonw_pair(&w, name, value);
+	}
+	jsonw_end_object(&w);
+	jsonw_end_object(&w);
+	if (body->failed)
+		return err_set(&cli->e, -E2BIG, "too many variables");
+	return cli->args.n_words > 1 || args_has(&cli->args, "unset");
+}
+
+static void show_env(struct cli *cli, const struct json_map *env)
+{
+	static const char *const titles[] = { "NAME", "VALUE" };
+	CLEANUP(out_table_done) struct out_table t;
+
+	out_table_init(&t, titles, ARRAY_SIZE(titles));
+	for (size_t i = 0; i < env->n; i++) {
+		size_t row = out_table_add(&t);
+
+		out_text(env->v[i].key, out_table_cell(&t, row, 0));
+		out_text(env->v[i].value, out_table_cell(&t, row, 1));
+	}
+	out_table_print(&cli->out, &t);
+}
+
+int cmd_team_env(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(ENV_MAX);
+	struct api_request request = { 0 };
+	struct team_info team = { 0 };
+	struct json_map env = { 0 };
+	struct api_reply reply;
+	int r = read_token(cli, &request.admin_token);
+
+	if (r >= 0)
+		r = find(cli, request.admin_token, cli->args.words[0], &team);
+	if (r < 0)
+		return r;
+	request.path = arena_printf(cli->arena, "/admin/teams/%.*s/environment", STR_ARG(team.id));
+	r = get_env(cli, &request, &env);
+	if (r >= 0)
+		r = write_env(cli, &env, &body);
+	if (r > 0) {
+		request.method = "PUT";
+		request.body = buf_str(&body);
+		r = cli_api_call(cli, &request, &reply, &cli->e);
+		if (r >= 0)
+			r = get_env(cli, &request, &env);
+	}
+	if (r < 0)
+		return r;
+	if (cli->out.json) {
+		jsonw_object(&cli->out.json_writer, NULL);
+		jsonw_str(&cli->out.json_writer, "teamID", team.id);
+		jsonw_map(&cli->out.json_writer, "variables", &env);
+		jsonw_end_object(&cli->out.json_writer);
+		(void)buf_addc(&cli->out.text, '\n');
+	} else if (!cli->out.quiet) {
+		show_env(cli, &env);
 	}
 	return EXIT_OK;
 }

@@ -188,6 +188,11 @@ static const struct cli_option team_options[] = {
 	ADMIN_TOKEN_OPTION,
 };
 
+static const struct cli_option team_env_options[] = {
+	ADMIN_TOKEN_OPTION,
+	{ "unset", 0, "NAME", "take this variable away; may be repeated" },
+};
+
 static const struct cli_option team_limits_options[] = {
 	ADMIN_TOKEN_OPTION,
 	{ "max-api-keys", 0, "N", "of the team" },
@@ -688,6 +693,25 @@ const struct cli_command cli_commands[] = {
 		OPTIONS(team_limits_options),
 		.max_words = 1,
 		.run = cmd_team_limits,
+	},
+	{
+		.group = "team",
+		.name = "env",
+		.words = "TEAM [NAME=VALUE...]",
+		.summary =
+			"show what all sandboxes of a team have in their environment, or change it",
+		.detail = "For the operator. What is named is set, the rest stays. A sandbox's own "
+			  "variables go\nbefore its team's, and these before those of 'atoll serve "
+			  "--sandbox-env'. A change\nholds for what is made from then on.",
+		.examples =
+			"atoll team env default\n"
+			"atoll team env default PIP_INDEX_URL=https://mirror.corp.example/simple\n"
+			"atoll team env default --unset PIP_INDEX_URL",
+		.see_also = "team limits, serve",
+		OPTIONS(team_env_options),
+		.min_words = 1,
+		.max_words = -1,
+		.run = cmd_team_env,
 	},
 	{
 		.group = "db",

@@ -516,6 +516,8 @@ static int open_books(struct server *s, struct err *e)
 		.authority = tls_authority_certificate(s->authority),
 		.authorities = buf_str(&s->prepared.given.authorities),
 		.env = s->prepared.given.env,
+		.team_env = access_env,
+		.team_env_arg = s->access,
 	};
 	access_keep_use(s->access, s->loop, USE_MS);
 	s->secrets = secret_book_new(s->loop, s->store, &books.teams, s->prepared.seed);

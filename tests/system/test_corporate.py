@@ -1,7 +1,9 @@
 """Behind a company's network: authorities, proxies, variables that all sandboxes get, and private addresses
 that the operator has opened. Against an internet of our own, in which some addresses are private."""
 import json
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -10,9 +12,11 @@ import unittest
 from harness import v1
 from harness.certificates import Authority
 from harness.internet import ECHO, HTTP, NEAR, PRIVATE
+from harness.server import ROOT
 from test_egress import BY_NAME, Case
-from test_network import ALL, BUILD, ONE
+from test_network import ALL, BUILD, Box, ONE
 
+TOKEN = 'the-operators-own-token'
 MIRROR, CLOSED, WHOLE = PRIVATE
 OPENED = ['--allow-private', f'{MIRROR}:{ECHO}', '--allow-private', f'{MIRROR}:{HTTP},{WHOLE}']
 NAMES = {'mirror.corp.internal': [MIRROR], 'closed.corp.internal': [CLOSED], 'mirror.example': [CLOSED, MIRROR],
@@ -252,6 +256,79 @@ class Proxied(Case):
     def test_what_needs_no_proxy_is_reached_without(self):
         self.net.set_zone({**NAMES, 'a.direct.example': [ONE]})
         self.assertIn(ONE, self.box().run('curl -sS -m 20 http://a.direct.example/').text())
+
+
+class Teams(Case):
+    """Variables of a team, and the page with its commands and its file."""
+    PAGE = (ROOT / 'docs/corporate.md').read_text()
+
+    @classmethod
+    def options(cls, home):
+        token = pathlib.Path(home) / 'token'
+        token.write_text(TOKEN + '\n')
+        [cls.file] = re.findall(r'^```toml\n(.*?)^```', cls.PAGE, re.MULTILINE | re.DOTALL)
+        authority = pathlib.Path(home) / 'corp.crt'
+        authority.write_text(cls.authority.path.read_text())
+        config = pathlib.Path(home) / 'config.toml'
+        config.write_text(cls.file.replace('/usr/local/share/ca-certificates/corp.crt', str(authority)))
+        return ['--config', config, '--admin-token-file', token]
+
+    def setUp(self):
+        super().setUp()
+        self.admin = v1.Api(self.server, operator=TOKEN)
+        team = json.loads(v1.Api(self.server).raw('GET', '/teams').body)[0]['teamID']
+        self.path = f'/admin/teams/{team}/environment'
+        self.addCleanup(self.put, {})
+
+    def put(self, variables, **more):
+        return self.admin.raw('PUT', self.path, json.dumps({'variables': variables, **more}),
+                              {'Content-Type': 'application/json'}).status
+
+    def test_the_file_of_the_page_is_taken(self):
+        said = self.box().run('echo $PIP_INDEX_URL $http_proxy $NO_PROXY; grep -c BEGIN $NODE_EXTRA_CA_CERTS').text()
+        self.assertEqual(said.split(), ['https://mirror.corp.example/pypi/simple', 'http://10.0.0.5:3128',
+                                        'localhost,127.0.0.1,::1,.corp.example,10.0.0.0/8', '1'])
+
+    def test_a_team_goes_before_the_server_and_a_creator_before_the_team(self):
+        self.assertEqual(self.put({'PIP_INDEX_URL': 'https://team/simple', 'A': '1', 'B': '2'}), 204)
+        self.assertEqual(json.loads(self.admin.raw('GET', self.path).body)['variables']['B'], '2')
+        box = self.box(envVars={'B': 'mine'})
+        self.assertEqual(box.run('echo $PIP_INDEX_URL $A $B').text().split(), ['https://team/simple', '1', 'mine'])
+        text = json.dumps(box.api('GET', f'/sandboxes/{box.id}')) + self.server.log.read_text()
+        self.assertNotIn('https://team/simple', text)
+        # A fork boots afresh, with what holds then; its own stays its own.
+        self.assertEqual(self.put({'A': 'later'}), 204)
+        forked = v1.Api(self.server).raw('POST', f'/sandboxes/{box.id}/fork', '{"count": 1}',
+                                         {'Content-Type': 'application/json'})
+        self.assertEqual(forked.status, 201, forked.body)
+        other = Box.__new__(Box)
+        other.env, other.made = box.env, json.loads(forked.body)[0]['sandbox']
+        other.id = other.made['sandboxID']
+        self.addCleanup(self.gone, other)
+        self.assertEqual(other.run('echo $PIP_INDEX_URL $A $B').text().split(),
+                         ['https://mirror.corp.example/pypi/simple', 'later', 'mine'])
+
+    def test_what_makes_no_sense_changes_nothing(self):
+        self.assertEqual(self.put({'A': '1'}), 204)
+        for wrong in ({'A-B': 'x'}, {'': 'x'}, {'1A': 'x'}, {'A': 1}, {'A': None}, ['A'], None,
+                      {f'A{i}': 'x' for i in range(65)}, {'A': 'x' * 70000}):
+            self.assertIn(self.put(wrong), (400, 413), wrong)
+        self.assertEqual(self.put({'A': '1'}, colour='red'), 400)
+        self.assertEqual(json.loads(self.admin.raw('GET', self.path).body)['variables'], {'A': '1'})
+        self.assertEqual(v1.Api(self.server).raw('GET', self.path).status, 401)
+        self.assertEqual(self.admin.raw('GET', '/admin/teams/nobody/environment').status, 404)
+
+    def test_the_commands_of_the_page(self):
+        if not shutil.which('jq'):
+            self.skipTest('jq is needed to run the page')
+        script = 'set -eu\natoll() { "$ATOLL_TEST_BIN" "$@"; }\n' + ''.join(
+            re.findall(r'^```sh\n(.*?)^```', self.PAGE, re.MULTILINE | re.DOTALL))
+        env = {**os.environ, **self.server.env(), 'ATOLL_ADMIN_TOKEN_FILE': str(self.server.scratch / 'token')}
+        run = subprocess.run(['bash', '-c', script], env=env, capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((run.returncode, run.stdout.strip().split('\n')[-1]), (0, 'true'), run.stderr)
+        events = v1.Api(self.server).ask('GET', '/audit?limit=50')
+        self.assertIn('team.environment', json.dumps(events))
+        self.assertNotIn('/simple', json.dumps(events))
 
 
 if __name__ == '__main__':

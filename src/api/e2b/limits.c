@@ -146,3 +146,44 @@ void e2b_admin_limits_patch(struct api_call *call)
 		access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, "admin",
 			api_done_empty, call);
 }
+
+/* ---- what all sandboxes of a team have in their environment ---- */
+
+struct environment_in {
+	struct json_map variables;
+};
+static const struct json_field environment_fields[] = {
+	JSON_FIELD(struct environment_in, variables, "variables", JSON_MAP, .flags = JSON_REQUIRED,
+		.max = ACCESS_MAX_ENV),
+};
+static const struct json_shape environment_shape =
+	JSON_SHAPE(struct environment_in, environment_fields);
+
+void e2b_admin_environment_get(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(256 << 10);
+	const struct access_team *team = e2b_admin_team(call);
+	struct json_map env = { 0 };
+	struct jsonw w;
+
+	if (!team)
+		return;
+	access_env(call->api->config.access, team->id, &env);
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_map(&w, "variables", &env);
+	jsonw_end_object(&w);
+	http_add_header(call->x, "Cache-Control", STR("no-store"));
+	api_reply_json(call, 200, &body);
+}
+
+/* All of them: what is not said is not there any more. */
+void e2b_admin_environment_put(struct api_call *call)
+{
+	const struct access_team *team = e2b_admin_team(call);
+	struct environment_in in;
+
+	if (team && api_decode(call, &environment_shape, &in, false) >= 0)
+		access_set_env(call->api->config.access, team->id, &in.variables, "admin",
+			api_done_empty, call);
+}

@@ -78,6 +78,8 @@ const struct api_route api_e2b_routes[] = {
 	{ "GET", "/admin/teams/{id}/limits", e2b_admin_limits_get, API_ADMIN },
 	{ "PUT", "/admin/teams/{id}/limits", e2b_admin_limits_put, API_ADMIN | API_BODY },
 	{ "PATCH", "/admin/teams/{id}/limits", e2b_admin_limits_patch, API_ADMIN | API_BODY },
+	{ "GET", "/admin/teams/{id}/environment", e2b_admin_environment_get, API_ADMIN },
+	{ "PUT", "/admin/teams/{id}/environment", e2b_admin_environment_put, API_ADMIN | API_BODY },
 	{ "GET", "/openapi.json", e2b_openapi, API_OPEN },
 	{ 0 },
 };
