@@ -217,9 +217,10 @@ static void on_time(void *arg)
 	loop_stop(rig->loop);
 }
 
-static void rig_new(struct rig *rig)
+static void rig_new_with(struct rig *rig, const char *opened)
 {
-	struct egress_config config = { .find = find, .find_arg = rig };
+	struct private_list list = { 0 };
+	struct egress_config config = { .find = find, .find_arg = rig, .opened = &list };
 	char servers[64];
 	uint16_t ports[2];
 
@@ -230,6 +231,7 @@ static void rig_new(struct rig *rig)
 	rig->servers[0].last_byte = 1;
 	rig->servers[1].last_byte = 2;
 	(void)snprintf(servers, sizeof servers, "127.0.1.1:%u, 127.0.1.2:%u", ports[0], ports[1]);
+	assert(private_list_add(&list, str_of(opened), NULL) == 0);
 	config.loop = rig->loop;
 	config.dns_servers = servers;
 	assert(egress_new(&config, &rig->egress, NULL) == 0);
@@ -237,6 +239,11 @@ static void rig_new(struct rig *rig)
 	rig->sockets.proxy_fd = open_tcp("127.0.0.1", 0);
 	assert(egress_start(rig->egress, &rig->sockets, NULL) == 0);
 	loop_timer_init(&rig->timer, rig->loop, on_time, rig);
+}
+
+static void rig_new(struct rig *rig)
+{
+	rig_new_with(rig, "");
 }
 
 static void rig_done(struct rig *rig)
@@ -562,5 +569,33 @@ TEST(name_servers_that_are_no_addresses_are_refused)
 
 		if (servers_new(bad[i], &s, NULL) != -EINVAL)
 			TEST_FAIL("'%s' is taken", bad[i]);
+	}
+}
+
+/* Every answer of the rig's servers has a public address and 10.0.0.1. */
+TEST(an_answer_keeps_the_private_addresses_that_are_opened)
+{
+	static const struct {
+		const char *opened;
+		size_t n, n_inside; /* of www.example.com, and of a name of the host's network */
+	} cases[] = {
+		{ "", 1, 0 },
+		{ "10.0.0.1:8443", 2, 2 },
+		{ "10.0.0.0/24", 2, 2 },
+		{ "10.0.0.2", 1, 0 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CLEANUP(rig_done) struct rig rig;
+		CLEANUP(dns_answer_unrefp) struct dns_answer *a = NULL, *inside = NULL;
+
+		rig_new_with(&rig, cases[i].opened);
+		a = ask(&rig, "127.0.0.2", "www.example.com", DNS_A, 7000);
+		inside = ask(&rig, "127.0.0.2", "mirror.corp.internal", DNS_A, 7000);
+		ASSERT(a && inside);
+		ASSERT_EQ(a->n, cases[i].n);
+		ASSERT_EQ(inside->n, cases[i].n_inside);
+		ASSERT_EQ(inside->rcode, cases[i].n_inside ? DNS_OK : DNS_NXDOMAIN);
+		ASSERT_EQ(rig.servers[0].n_datagrams, cases[i].opened[0] ? 2 : 1);
 	}
 }

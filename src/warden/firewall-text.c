@@ -60,7 +60,8 @@ int firewall_can_count(struct err *e)
 	return run_program(argv, str_of(text), AT_FDCWD, e);
 }
 
-static void add_opened_range(const struct private_range *range, const char *protocols,
+/* A set of protocols in each rule would be more than the seal takes. */
+static void add_opened_range(const struct private_range *range, const char *protocol,
 	const char *verdict, struct buf *out)
 {
 	struct private_range addresses = *range;
@@ -70,10 +71,11 @@ static void add_opened_range(const struct private_range *range, const char *prot
 	private_range_text(&addresses, text);
 	(void)buf_printf(out, "\t\tip daddr %s ", text);
 	if (range->port)
-		(void)buf_printf(out, "meta l4proto %s th dport %u ", protocols,
-			(unsigned)range->port);
+		(void)buf_printf(out, "%s dport %u ", protocol, (unsigned)range->port);
 	(void)buf_printf(out, "%s\n", verdict);
 }
+
+#define OPEN "meta mark set meta mark or " FIREWALL_OPENED " return"
 
 /* Which of the private addresses the operator has opened. `opened` marks what goes there and leaves
  * the rest to the sandbox's policy; `opened_dialled` leaves it to the proxy. */
@@ -82,9 +84,11 @@ static void add_opened(const struct firewall *fw, struct buf *out)
 	if (fw->opened.n == 0)
 		return;
 	(void)buf_adds(out, "\tchain opened {\n");
-	for (size_t i = 0; i < fw->opened.n; i++)
-		add_opened_range(&fw->opened.v[i], "{ tcp, udp }",
-			"meta mark set meta mark or " FIREWALL_OPENED " return", out);
+	for (size_t i = 0; i < fw->opened.n; i++) {
+		add_opened_range(&fw->opened.v[i], "tcp", OPEN, out);
+		if (fw->opened.v[i].port)
+			add_opened_range(&fw->opened.v[i], "udp", OPEN, out);
+	}
 	(void)buf_adds(out, "\t\tgoto refuse\n\t}\n\tchain opened_dialled {\n");
 	for (size_t i = 0; i < fw->opened.n; i++)
 		add_opened_range(&fw->opened.v[i], "tcp", "return", out);

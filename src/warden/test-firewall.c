@@ -474,3 +474,50 @@ TEST(where_connections_cannot_be_counted_the_rest_of_the_table_is_the_same)
 		ASSERT(str_eq(line, other) || memmem(line.p, line.n, "sealed_", 7));
 	}
 }
+
+/* As the one of a sandbox whose policy denies a range. */
+static int make_with(struct rig *rig, const char *opened, const struct reach *reach)
+{
+	int r;
+
+	rig->fw->opened.n = 0;
+	r = private_list_add(&rig->fw->opened, str_of(opened), NULL);
+	expect(rig->fw, 5);
+	if (r >= 0)
+		r = firewall_make(rig->fw, NULL);
+	return r < 0 ? r : set(rig->fw, 7, reach);
+}
+
+TEST(a_table_is_taken_over_by_who_opens_the_same_and_by_nobody_else)
+{
+	cleanup_free struct reach *some = reach_of_case(2);
+	struct private_list same;
+
+	RIG(rig);
+	ASSERT_EQ(make_with(&rig, "10.0.0.5:8443,10.1.0.0/16", some), 0);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+	same = rig.fw->opened;
+	rig.fw->opened.n = 1;
+	ASSERT_EQ(finds(&rig, 7, some), -1);
+	rig.fw->opened.n = 0;
+	ASSERT_EQ(finds(&rig, 7, some), -1);
+	rig.fw->opened = same;
+	rig.fw->opened.v[0].port = 8444;
+	ASSERT_EQ(finds(&rig, 7, some), -1);
+	rig.fw->opened = same;
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+}
+
+TEST(the_kernel_takes_the_longest_list)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(8192);
+	cleanup_free struct reach *some = reach_of_case(2);
+
+	RIG(rig);
+	for (int i = 0; i < PRIVATE_MAX_OPENED; i++)
+		(void)buf_printf(&text, "%s10.%d.0.0/%d:%d", i ? "," : "", i, 16 + i % 17,
+			1000 + i);
+	ASSERT_EQ(make_with(&rig, text.p, some), 0);
+	ASSERT_EQ(rig.fw->opened.n, PRIVATE_MAX_OPENED);
+	ASSERT_EQ(finds(&rig, 7, some), 1);
+}

@@ -11,7 +11,8 @@ import unittest
 
 from harness import v1
 from harness.certificates import Authority
-from harness.internet import ECHO, HTTP, NEAR, PRIVATE
+from harness.faults import until
+from harness.internet import ECHO, HTTP, NEAR, PRIVATE, TICKER
 from harness.server import ROOT
 from test_egress import BY_NAME, Case
 from test_network import ALL, BUILD, Box, ONE
@@ -22,6 +23,17 @@ OPENED = ['--allow-private', f'{MIRROR}:{ECHO}', '--allow-private', f'{MIRROR}:{
 NAMES = {'mirror.corp.internal': [MIRROR], 'closed.corp.internal': [CLOSED], 'mirror.example': [CLOSED, MIRROR],
          'public.corp.internal': [ONE], 'allowed.example': [ONE], 'private.wild.example': [CLOSED],
          'a.wild.example': [MIRROR]}
+
+
+# In a sandbox: asks once by a datagram, and writes down what comes for ever.
+TICKS = r'''
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind(('', 0))
+s.sendto(b'x', (sys.argv[1], int(sys.argv[2])))
+while True:
+    print(s.recv(100), flush=True)
+'''
 
 
 def on_gvisor(case):
@@ -48,6 +60,11 @@ class Opened(Case):
         for address in (CLOSED, '10.77.0.4', '10.1.2.3', '172.16.0.9', '192.168.1.1', '169.254.169.254',
                         '100.100.100.200', '192.0.0.192', NEAR, gateway, neighbour):
             self.assertEqual(box.reaches(address), 'refused', address)
+
+    def ticks(self, box):
+        """Whether more of them come."""
+        before = box.run('wc -c </tmp/ticks').text()
+        return until(lambda: box.run('wc -c </tmp/ticks').text() != before, 2)
 
     def test_what_is_opened_is_reached_and_nothing_else_private(self):
         box = self.box()
@@ -98,6 +115,9 @@ class Opened(Case):
     def test_another_list_holds_for_sandboxes_that_live(self):
         box, named = self.box(), self.box(network={'denyOut': [ALL], 'allowOut': ['mirror.example']})
         before = self.server.options
+        box.run(f"cat >/tmp/ticks.py <<'END'\n{TICKS}\nEND\n"
+                f'setsid python3 /tmp/ticks.py {WHOLE} {TICKER} >/tmp/ticks 2>&1 </dev/null &')
+        self.assertTrue(self.ticks(box))
         box.hold(MIRROR)
         self.assertEqual(box.poke(), MIRROR)
         self.assertIn(MIRROR, self.curl(named, 'http://mirror.example/'))
@@ -109,6 +129,8 @@ class Opened(Case):
             self.assertEqual((box.reaches(MIRROR), box.reaches(CLOSED)), ('refused', CLOSED))
             self.assertNotIn(MIRROR, self.curl(named, 'http://mirror.example/'))
             self.assertEqual(box.poke(), 'cut')
+            # Who sends on without being asked, too; the kernel forgets it a moment behind the start.
+            self.assertTrue(until(lambda: not self.ticks(box), 60))
             self.server.stop()
             self.server.options = self.server.options[:-2]
             self.server.start()
