@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import v1
+from harness import internet, v1
 from harness.certificates import Authority
 from harness.faults import until
 from harness.internet import ECHO, HTTP, NEAR, PRIVATE, TICKER
@@ -351,6 +351,47 @@ class Teams(Case):
         events = v1.Api(self.server).ask('GET', '/audit?limit=50')
         self.assertIn('team.environment', json.dumps(events))
         self.assertNotIn('/simple', json.dumps(events))
+
+
+@unittest.skipUnless(internet.available(), 'needs a mount namespace of its own')
+class Template(unittest.TestCase):
+    """What the base template's script tells mmdebstrap's apt of the way out: one in its place writes it down."""
+    FAKE = """#!/bin/sh
+for word; do
+    case $word in --aptopt=/*) cp "${word#--aptopt=}" "$OUT/apt.conf" ;; esac
+done
+env >"$OUT/env"
+exit 1
+"""
+
+    def mount(self, *words):
+        subprocess.run(['mount', *words], check=True)
+        self.addCleanup(subprocess.run, ['umount', words[-1]], check=True)
+
+    def test_it_goes_out_as_the_hosts_apt_does(self):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-corporate-')
+        self.addCleanup(scratch.cleanup)
+        out = pathlib.Path(scratch.name)
+        (out / 'apt').mkdir()
+        (out / 'apt/99corp').write_text('Acquire::http::Proxy "http://10.0.0.5:3128";\n'
+                                        'Acquire::https::CAInfo "/etc/corp.pem";\n'
+                                        'Acquire::https::mirror.example::Proxy "DIRECT";\n'
+                                        'Acquire::Languages "fr";\n')
+        self.mount('--bind', str(out / 'apt'), '/etc/apt/apt.conf.d')
+        self.mount('-t', 'tmpfs', 'none', '/usr/local/sbin')
+        fake = pathlib.Path('/usr/local/sbin/mmdebstrap')
+        fake.write_text(self.FAKE)
+        fake.chmod(0o755)
+        run = subprocess.run([ROOT / 'templates/base/build', out / 'base'], capture_output=True, text=True, timeout=120,
+                             env={**os.environ, 'OUT': str(out), 'https_proxy': 'http://10.0.0.5:3128',
+                                  'ATOLL_DEBIAN_MIRROR': 'http://mirror.example/debian'}, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        told = (out / 'apt.conf').read_text().splitlines()
+        for line in ('Acquire::http::Proxy "http://10.0.0.5:3128";', 'Acquire::https::CAInfo "/etc/corp.pem";',
+                     'Acquire::https::mirror.example::Proxy "DIRECT";'):
+            self.assertIn(line, told)
+        self.assertFalse([line for line in told if 'Languages' in line], told)
+        self.assertIn('https_proxy=http://10.0.0.5:3128', (out / 'env').read_text().splitlines())
 
 
 if __name__ == '__main__':
