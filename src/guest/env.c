@@ -46,7 +46,7 @@ struct system_var {
 
 enum {
 	SYSTEM_VARS = 3,
-	USER_VARS = 10,
+	USER_VARS = 12,
 };
 
 static size_t system_vars(const struct settings *s, struct system_var out[SYSTEM_VARS])
@@ -77,8 +77,8 @@ static void set_path(struct env *env, const struct user *user)
 /* For programs that bring their own list of authorities instead of the system's. */
 static void set_trust(struct env *env, const struct settings *s)
 {
-	static const char *const bundles[] = { "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
-		"REQUESTS_CA_BUNDLE", "SSL_CERT_FILE" };
+	static const char *const bundles[] = { "AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
+		"PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE" };
 
 	static_assert(ARRAY_SIZE(bundles) + 1 + 5 <= USER_VARS, "there is room for all");
 	if (!s->is_trusted)

@@ -197,7 +197,7 @@ int trust_write(const char *root, struct str pem, bool *ret_existed, struct err 
 static const char *const kept[] = { "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy",
 	"https_proxy", "no_proxy", "NODE_USE_ENV_PROXY", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL",
 	"NPM_CONFIG_REGISTRY", "npm_config_registry", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
-	"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO" };
+	"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE" };
 
 void trust_keep_env(const char *root)
 {

@@ -79,7 +79,7 @@ class Words(Cli):
             text = self.ok('help', *name).decode()
             self.assertEqual(text, self.ok(*name, '--help').decode())
             # All that a server can be told, or a team may have, is a list.
-            most = 64 if name in (['serve'], ['team', 'limits']) else 40
+            most = 72 if name in (['serve'], ['team', 'limits']) else 40
             self.assertLessEqual(len(text.splitlines()), most, name)
             self.assertLess(text.index('  atoll '), text.index('Usage:'), name)
             self.assertLessEqual(max(map(len, text.splitlines())), 100, name)
