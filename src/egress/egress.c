@@ -119,6 +119,24 @@ static void on_accepted(void *arg, int fd, const struct sockaddr_storage *peer)
 	flow_accept(arg, fd, peer);
 }
 
+/* What the operator has opened and is this host's own stays closed, which should be no surprise. */
+static void tell_of_own(struct egress *egress)
+{
+	char text[PRIVATE_TEXT_SIZE];
+
+	for (size_t i = 0; i < egress->opened.n; i++) {
+		const struct private_range *range = &egress->opened.v[i];
+
+		if (range->bits < 32 || !route_is_own(egress, range->address))
+			continue;
+		private_range_text(range, text);
+		log_warn("egress.opened_own",
+			"address=%s means=\"it is this host's own, or no route leads there: no "
+			"sandbox reaches it\"",
+			text);
+	}
+}
+
 int egress_start(struct egress *egress, const struct egress_sockets *sockets, struct err *e)
 {
 	int fd, r;
@@ -135,5 +153,6 @@ int egress_start(struct egress *egress, const struct egress_sockets *sockets, st
 	if (r < 0)
 		return err_wrap(e, r, "proxy for sandboxes");
 	loop_timer_set(&egress->sweep, loop_now_ms(egress->loop) + SWEEP_MS);
+	tell_of_own(egress);
 	return 0;
 }

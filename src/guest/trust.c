@@ -10,21 +10,15 @@ enum {
 	BUNDLE_MAX_BYTES = 8 << 20,
 	MAX_CERTIFICATES = 512,
 	MAX_SAME_HASH = 10,
-	HASH_CHARS = 8,
 	PATH_SIZE = 256,
-};
-
-struct certificate {
-	struct str pem;             /* from its first line to the end of its last */
-	char hash[HASH_CHARS + 1];  /* empty: not known */
-	char name[HASH_CHARS + 32]; /* of its files */
+	NAME_SIZE = 40,
 };
 
 /* ---- the text ---- */
 
 static bool is_hash(struct str line)
 {
-	if (line.n != HASH_CHARS + 2 || !str_has_prefix(line, STR("# ")))
+	if (line.n != TRUST_HASH_CHARS + 2 || !str_has_prefix(line, STR("# ")))
 		return false;
 	for (size_t i = 2; i < line.n; i++)
 		if (!((line.p[i] >= '0' && line.p[i] <= '9') ||
@@ -33,22 +27,21 @@ static bool is_hash(struct str line)
 	return true;
 }
 
-/* The next one; false: there is none, or what is left is not whole. */
-static bool next_certificate(struct str *rest, struct certificate *ret)
+bool trust_next(struct str *rest, struct trust_certificate *ret)
 {
 	static const char begin[] = "-----BEGIN CERTIFICATE-----";
 	static const char end[] = "-----END CERTIFICATE-----";
 	const char *from = NULL;
 	struct str line;
 
-	*ret = (struct certificate){ 0 };
+	*ret = (struct trust_certificate){ 0 };
 	while (str_split(rest, '\n', &line)) {
 		struct str word = str_trim(line);
 
 		if (word.n && word.p[word.n - 1] == '\r')
 			word.n--;
 		if (is_hash(word))
-			memcpy(ret->hash, word.p + 2, HASH_CHARS);
+			memcpy(ret->hash, word.p + 2, TRUST_HASH_CHARS);
 		if (str_is(word, begin))
 			from = line.p;
 		if (!from || !str_is(word, end))
@@ -85,13 +78,13 @@ static int append(const char *path, struct str pem, bool *ret_existed, struct er
 	struct buf text = BUF_INIT(BUNDLE_MAX_BYTES), more = BUF_INIT(BUNDLE_MAX_BYTES);
 	cleanup_close int fd = open_bundle(path, ret_existed);
 	int r = fd < 0 ? fd : fd_read_all(fd, &text);
-	struct certificate c;
+	struct trust_certificate c;
 
 	if (r < 0)
 		return err_sys(e, r, "read %s", path);
 	if (text.n && text.p[text.n - 1] != '\n')
 		(void)buf_addc(&more, '\n');
-	while (next_certificate(&pem, &c))
+	while (trust_next(&pem, &c))
 		if (!text.n || !memmem(text.p, text.n, c.pem.p, c.pem.n))
 			(void)buf_printf(&more, "%.*s\n", STR_ARG(c.pem));
 	if (more.n > 1)
@@ -121,7 +114,7 @@ static bool leads_to(const char *path, const char *target)
 }
 
 /* HASH.0, or HASH.1 ... where another authority has the same. */
-static void link_hash(const char *root, const struct certificate *c, const char *target)
+static void link_hash(const char *root, const struct trust_certificate *c, const char *target)
 {
 	char path[PATH_SIZE];
 
@@ -133,16 +126,17 @@ static void link_hash(const char *root, const struct certificate *c, const char 
 }
 
 /* The file that update-ca-certificates takes it from, and the links that it makes. */
-static int write_one(const char *root, const struct certificate *c, struct err *e)
+static int write_one(const char *root, const struct trust_certificate *c, const char *name,
+	struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(BUNDLE_MAX_BYTES);
 	char file[PATH_SIZE], link[PATH_SIZE], target[64];
 	int r;
 
 	(void)buf_printf(&text, "%.*s\n", STR_ARG(c->pem));
-	(void)snprintf(file, sizeof file, "%s" SHARE_DIR "/%s.crt", root, c->name);
-	(void)snprintf(link, sizeof link, "%s" CERTS_DIR "/%s.pem", root, c->name);
-	(void)snprintf(target, sizeof target, "%s.pem", c->name);
+	(void)snprintf(file, sizeof file, "%s" SHARE_DIR "/%s.crt", root, name);
+	(void)snprintf(link, sizeof link, "%s" CERTS_DIR "/%s.pem", root, name);
+	(void)snprintf(target, sizeof target, "%s.pem", name);
 	r = file_replace(AT_FDCWD, file, buf_str(&text), 0644, e);
 	if (r < 0)
 		return r;
@@ -152,26 +146,25 @@ static int write_one(const char *root, const struct certificate *c, struct err *
 	return 0;
 }
 
-/* Of its hash, and how many before it have the same; the server's own has none. */
-static void name_it(struct certificate *c, struct str before)
+/* Of its files: of its hash, and how many before it have the same; the server's own has none. */
+static void name_it(const struct trust_certificate *c, struct str before, char ret[NAME_SIZE])
 {
-	struct certificate other;
+	struct trust_certificate other;
 	int n = 1;
 
-	while (next_certificate(&before, &other))
+	while (trust_next(&before, &other))
 		n += strcmp(other.hash, c->hash) == 0;
-	(void)snprintf(c->name, sizeof c->name, "atoll-%s", c->hash[0] ? c->hash : "egress");
+	(void)snprintf(ret, NAME_SIZE, "atoll-%s", c->hash[0] ? c->hash : "egress");
 	if (n > 1)
-		(void)snprintf(c->name + strlen(c->name), sizeof c->name - strlen(c->name), "-%d",
-			n);
+		(void)snprintf(ret + strlen(ret), NAME_SIZE - strlen(ret), "-%d", n);
 }
 
 int trust_write(const char *root, struct str pem, bool *ret_existed, struct err *e)
 {
 	CLEANUP(buf_done) struct buf all = BUF_INIT(BUNDLE_MAX_BYTES);
-	char share[PATH_SIZE], bundle[PATH_SIZE], own[PATH_SIZE];
+	char share[PATH_SIZE], bundle[PATH_SIZE], own[PATH_SIZE], name[NAME_SIZE];
 	struct str rest = pem;
-	struct certificate c;
+	struct trust_certificate c;
 	int n = 0, r = 0;
 
 	(void)snprintf(share, sizeof share, "%s" SHARE_DIR "/", root);
@@ -179,10 +172,10 @@ int trust_write(const char *root, struct str pem, bool *ret_existed, struct err 
 	(void)snprintf(own, sizeof own, "%s" TRUST_OWN, root);
 	make_parents(share);
 	make_parents(bundle);
-	for (; r >= 0 && n < MAX_CERTIFICATES && next_certificate(&rest, &c); n++) {
-		name_it(&c, str_make(pem.p, (size_t)(c.pem.p - pem.p)));
+	for (; r >= 0 && n < MAX_CERTIFICATES && trust_next(&rest, &c); n++) {
+		name_it(&c, str_make(pem.p, (size_t)(c.pem.p - pem.p)), name);
 		(void)buf_printf(&all, "%.*s\n", STR_ARG(c.pem));
-		r = write_one(root, &c, e);
+		r = write_one(root, &c, name, e);
 	}
 	if (r >= 0 && n == 0)
 		r = err_set(e, -EINVAL, "there is no certificate in it");

@@ -14,9 +14,19 @@
  * is left: programs that need it fail with a certificate that they do not know. */
 void trust_install(struct settings *s);
 
-/* For tests: the same below another root. *ret_existed: there was a bundle before. A certificate
- * may have "# HASH" on the line before it, which is OpenSSL's name for it (8 hexadecimal digits):
- * then programs that look it up by that find it. */
+/* One of a text of several. A line "# HASH" before it is OpenSSL's name for it. */
+enum {
+	TRUST_HASH_CHARS = 8,
+};
+struct trust_certificate {
+	struct str pem; /* from its first line to the end of its last, in the text */
+	char hash[TRUST_HASH_CHARS + 1]; /* hexadecimal digits; empty: not known */
+};
+/* The next one; false: there is none, or what is left is not whole. */
+bool trust_next(struct str *rest, struct trust_certificate *ret);
+
+/* For tests: the same below another root. *ret_existed: there was a bundle before.
+ * Programs find those that have a hash by that, too. */
 int trust_write(const char *root, struct str pem, bool *ret_existed, struct err *e);
 
 /* The variables that tell programs of proxies, mirrors and authorities. sudo takes all variables

@@ -27,6 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		assert(parse(buf_str(&padded), &twice) == 0);
 		assert(same(once.data, twice.data) && same(once.listen, twice.listen));
 		assert(same(once.network, twice.network) && same(once.domain, twice.domain));
+		assert(once.sandbox_env.n == twice.sandbox_env.n &&
+			once.sandbox_ca.n == twice.sandbox_ca.n);
 		assert(once.pool == twice.pool && once.stop_sandboxes == twice.stop_sandboxes);
 		config_done(&twice);
 	}
