@@ -33,7 +33,7 @@ int dir_remove_some(int dir_fd, const char *name, int64_t until_us);
 
 /* One message with descriptors on a Unix socket. Sending does not consume the descriptors. */
 enum {
-	FD_MAX_PASS = 24
+	FD_MAX_PASS = 25
 };
 int fd_send(int sock, const void *p, size_t n, const int *fds, int n_fds);
 /* Returns the bytes received (0: peer gone) and fills fds/ret_n; every received fd is CLOEXEC. A

@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
@@ -61,6 +62,10 @@ enum {
 	MATCH_MAX = 3,
 	SOCKET_TYPE_BITS = 0xf, /* the others are SOCK_CLOEXEC and SOCK_NONBLOCK */
 	ADD_TCP_KEY = 38,       /* TCP_AO_ADD_KEY, newer than some headers */
+	/* The first two of each family's options: tables and counters. */
+	IPTABLES_SET = 64,
+	ARPTABLES_SET = 96,
+	EBTABLES_SET = 128,
 };
 
 /* FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE, which no header has for programs. */
@@ -157,6 +162,20 @@ static const struct match for_socket_option[] = {
 					     IPV6_FLOWLABEL_MGR, MCAST_JOIN_GROUP,
 					     MCAST_JOIN_SOURCE_GROUP, MCAST_MSFILTER) } },
 };
+/* Who has made a network rules it. Buffers of any size are charged to nobody; tables of packet
+ * filters in the old form are the part of the kernel with the worst record of all. */
+static const struct match for_nested_option[] = {
+	{ FAIL(EPERM), { IS(1, SOL_SOCKET), IS(2, SO_RCVBUFFORCE, SO_SNDBUFFORCE) } },
+	{ FAIL(ENOPROTOOPT),
+		{ IS(1, IPPROTO_IP), IS(2, IPTABLES_SET, IPTABLES_SET + 1, ARPTABLES_SET,
+					     ARPTABLES_SET + 1, EBTABLES_SET, EBTABLES_SET + 1) } },
+	{ FAIL(ENOPROTOOPT), { IS(1, IPPROTO_IPV6), IS(2, IPTABLES_SET, IPTABLES_SET + 1) } },
+};
+static const struct match for_nested_mount[] = {
+	{ ALLOW, { HAS(3, MS_BIND | MS_REMOUNT | MS_MOVE | MS_SHARED | MS_PRIVATE | MS_SLAVE |
+				  MS_UNBINDABLE) } },
+	{ ALLOW, { IS(5, FILTER_OWN_MOUNT) } },
+};
 static const struct match for_file[] = { { FAIL(EINVAL), { IS(1, F_OFD_SETLK, F_OFD_SETLKW) } } };
 static const struct match for_prctl[] = {
 	{ ASK, { IS(0, PR_SET_SECCOMP) } },
@@ -199,6 +218,8 @@ static const struct cases all_cases[] = {
 	[FILTER_SEGMENT] = CASES(for_segment, ALLOW),
 	[FILTER_PLACE] = CASES(for_place, FAIL(EOPNOTSUPP)),
 	[FILTER_PLACE_IOCTL] = CASES(for_place_ioctl, ALLOW),
+	[FILTER_NESTED_OPTION] = CASES(for_nested_option, ALLOW),
+	[FILTER_NESTED_MOUNT] = CASES(for_nested_mount, ASK),
 };
 
 /* Falls through when the condition holds. The target of its last jump is set by the caller. */
@@ -236,7 +257,10 @@ static void emit_verdict(struct assembler *a, enum filter_verdict verdict)
 
 	for (size_t i = 0; i < c->n; i++)
 		emit_match(a, &c->v[i]);
-	emit_return(a, c->otherwise);
+	if (verdict == FILTER_NESTED_OPTION)
+		emit_verdict(a, FILTER_SOCKET_OPTION);
+	else
+		emit_return(a, c->otherwise);
 }
 
 /* A conditional jump reaches 255 instructions, another one reaches all. */

@@ -15,6 +15,9 @@ enum {
 	/* The newest call that was looked at when the tables were written (removexattrat). Numbers
 	 * from pidfd_send_signal on are the same on every architecture. */
 	FILTER_LAST_KNOWN = 466,
+	/* FILTER_NESTED_MOUNT lets a mount(2) pass that has this for a sixth argument, of which the
+	 * kernel knows nothing. No secret: see nest.h. */
+	FILTER_OWN_MOUNT = 0x6e657374,
 };
 
 enum filter_verdict {
@@ -42,6 +45,11 @@ enum filter_verdict {
 	FILTER_SEGMENT,       /* shmget: the same */
 	FILTER_PLACE,         /* fallocate: only gives room back */
 	FILTER_PLACE_IOCTL,   /* ioctl: allowed but for what takes room as fallocate does */
+	/* For sandboxes with namespaces of their own inside. */
+	FILTER_NESTED_OPTION, /* setsockopt: as FILTER_SOCKET_OPTION, and without what only rules a
+			       * network: larger buffers by force, packet filters of the old kind */
+	FILTER_NESTED_MOUNT,  /* mount: another look at what is mounted already is allowed, a file
+			       * system that is not there yet is asked for */
 };
 
 /* From `number` up to the next start's, calls get `verdict`. */

@@ -7,7 +7,9 @@ static bool is_whole(const struct guest_boot *m, ssize_t size)
 {
 	if (size < (ssize_t)guest_boot_size(0) ||
 		(m->n_groups && (m->n_groups != GUEST_GROUPS || m->engine == WARDEN_GVISOR)) ||
-		m->n_mounts > WARDEN_MAX_MOUNTS || size != (ssize_t)guest_boot_size(m->n_mounts))
+		m->n_mounts > WARDEN_MAX_MOUNTS || m->is_nested > 1 || m->has_fuse > 1 ||
+		(m->has_fuse && (!m->is_nested || m->engine != WARDEN_LOCAL)) ||
+		size != (ssize_t)guest_boot_size(m->n_mounts))
 		return false;
 	for (uint32_t i = 0; i < m->n_mounts; i++)
 		if (!memchr(m->paths[i], '\0', sizeof m->paths[i]))
@@ -20,7 +22,7 @@ static int count_fds(const struct guest_boot *m)
 	if (m->step != GUEST_ROOT)
 		return GUEST_START_FDS;
 	return (m->engine == WARDEN_LOCAL ? GUEST_ROOT_FDS : GUEST_ENGINE_FDS) + (int)m->n_groups +
-	       (int)m->n_mounts;
+	       (int)m->has_fuse + (int)m->n_mounts;
 }
 
 int boot_receive(enum guest_step step, struct guest_boot *ret, int fds[FD_MAX_PASS], struct err *e)
@@ -34,7 +36,8 @@ int boot_receive(enum guest_step step, struct guest_boot *ret, int fds[FD_MAX_PA
 		return err_set(e, -ECANCELED, "the warden has gone");
 	if (!is_whole(ret, size) || ret->version != WARDEN_VERSION || ret->step != step ||
 		ret->engine >= WARDEN_ENGINES ||
-		(step != GUEST_ROOT && (ret->n_mounts || ret->n_groups || ret->engine)) ||
+		(step != GUEST_ROOT &&
+			(ret->n_mounts || ret->n_groups || ret->engine || ret->is_nested)) ||
 		n != count_fds(ret))
 		r = err_set(e, -EPROTO, "unexpected message of %zd bytes and %d descriptors", size,
 			n);

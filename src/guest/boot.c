@@ -9,7 +9,9 @@
 #include "guest/engine.h"
 #include "guest/inside.h"
 #include "guest/mounts.h"
+#include "guest/nest.h"
 #include "guest/seal.h"
+#include "guest/seccomp.h"
 #include "guest/seen.h"
 #include "guest/shm.h"
 #include "guest/uptime.h"
@@ -31,7 +33,8 @@ enum {
 	FIRST_COVER_FD = FIRST_METER_FD + GUEST_METERS,
 	UPTIME_FD = FIRST_COVER_FD + COVER_FILES,
 	USE_FD,
-	KEPT_FDS = 1 + GUEST_METERS + COVER_FILES + 2, /* from LISTEN_FD on */
+	PLACE_FD,                                      /* of nest.h */
+	KEPT_FDS = 1 + GUEST_METERS + COVER_FILES + 3, /* from LISTEN_FD on */
 	OUT_OF_THE_WAY = 64,
 	PROC_PART = 0,
 };
@@ -268,29 +271,49 @@ static int close_others(const int fds[KEPT_FDS], struct err *e)
 	return 0;
 }
 
+static int put_fuse(const int *fds, const struct guest_boot *message, struct err *e)
+{
+	return message->has_fuse ? nest_put_fuse(fds[GUEST_ROOT_FDS + message->n_groups], e) : 0;
+}
+
+static int put_others(const int *fds, const struct guest_boot *message, struct err *e)
+{
+	const int *volumes = fds + GUEST_ROOT_FDS + message->n_groups + message->has_fuse;
+	int r = volumes_put("/", volumes, message, e);
+
+	if (r >= 0)
+		r = shm_limit(message->shm_bytes, e);
+	return r >= 0 && message->is_nested ? nest_limit(e) : r;
+}
+
 /* From the host's view to the sandbox's. The descriptors in `fds` are closed on the way. */
 static int seal(const int *fds, const struct guest_boot *message, const struct prepared *p,
 	int *ret_asked_fd, struct err *e)
 {
+	const struct seccomp_kind kind = { .has_volumes = message->n_mounts > 0,
+		.is_nested = message->is_nested };
 	const int *groups = message->n_groups ? fds + GUEST_ROOT_FDS : NULL;
-	int kept[KEPT_FDS], r = enter_root(fds[0], p, e);
+	int kept[KEPT_FDS], place_fd = -EBADF, r = enter_root(fds[0], p, e);
 
 	if (r >= 0)
-		r = volumes_put("/", fds + GUEST_ROOT_FDS + message->n_groups, message, e);
-	if (r >= 0)
-		r = shm_limit(message->shm_bytes, e);
+		r = put_others(fds, message, e);
 	if (r >= 0)
 		r = seal_kernel_files(&p->view, groups, e);
+	if (r >= 0)
+		r = put_fuse(fds, message, e);
+	if (r >= 0 && message->is_nested)
+		r = nest_enter(&place_fd, e);
 	memcpy(kept, fds + 1, (1 + GUEST_METERS) * sizeof *kept);
 	memcpy(kept + FIRST_COVER_FD - LISTEN_FD, p->view.covers.fds, sizeof p->view.covers.fds);
 	kept[UPTIME_FD - LISTEN_FD] = p->uptime_fd;
 	kept[USE_FD - LISTEN_FD] = p->use_fd;
+	kept[PLACE_FD - LISTEN_FD] = place_fd;
 	if (r >= 0)
 		r = close_others(kept, e);
 	if (r < 0)
 		return r;
 	seal_limits();
-	return seal_self(message->n_mounts > 0, ret_asked_fd, e);
+	return seal_self(&kind, ret_asked_fd, e);
 }
 
 static int wait_for_root(struct boot *ret, struct err *e)
@@ -371,6 +394,7 @@ int boot_prepare(enum boot_place place, struct boot *ret, struct err *e)
 			b.covers.fds[i] = FIRST_COVER_FD + i;
 		b.uptime_fd = fcntl(UPTIME_FD, F_GETFD) < 0 ? -EBADF : UPTIME_FD;
 		b.use_fd = fcntl(USE_FD, F_GETFD) < 0 ? -EBADF : USE_FD;
+		b.place_fd = fcntl(PLACE_FD, F_GETFD) < 0 ? -EBADF : PLACE_FD;
 		for (int i = 0; i < GUEST_METERS; i++)
 			b.meters[i] = FIRST_METER_FD + i;
 	} else {
@@ -414,6 +438,7 @@ void boot_done(struct boot *b)
 	covers_done(&b->covers);
 	close_fdp(&b->uptime_fd);
 	close_fdp(&b->use_fd);
+	close_fdp(&b->place_fd);
 	for (int i = 0; i < GUEST_METERS; i++)
 		close_fdp(&b->meters[i]);
 	close_fdp(&b->warden_fd);

@@ -27,6 +27,7 @@ struct boot {
 	struct covers covers;     /* see cover.h */
 	int uptime_fd;            /* for uptime.h; -EBADF: there is none */
 	int use_fd;               /* cpu.stat of the unified hierarchy; -EBADF: there is none */
+	int place_fd;             /* for nest.h; -EBADF: it is not nested */
 	int meters[GUEST_METERS]; /* by enum guest_meter; -EBADF: none; CLOEXEC */
 	int warden_fd;            /* for boot_ready only */
 	/* Of a sandbox that is made ahead of its request; 0: somebody waits, and will say it. */
@@ -36,7 +37,7 @@ struct boot {
 #define BOOT_INIT                                                                                  \
 	{                                                                                          \
 		.listen_fd = -EBADF, .dial_fd = -EBADF, .asked_fd = -EBADF, .settings_fd = -EBADF, \
-		.covers = COVERS_INIT, .uptime_fd = -EBADF, .use_fd = -EBADF,                      \
+		.covers = COVERS_INIT, .uptime_fd = -EBADF, .use_fd = -EBADF, .place_fd = -EBADF,  \
 		.meters = { -EBADF, -EBADF, -EBADF, -EBADF }, .warden_fd = -EBADF                  \
 	}
 

@@ -105,6 +105,14 @@ int covers_put(struct err *e)
 	return r < 0 ? r : put(COVER_ONLINE, CPU "present", e);
 }
 
+const char *cover_in_proc(size_t i)
+{
+	for (size_t k = 0; k < COVER_FILES; k++)
+		if (str_has_prefix(str_of(files[k].target), STR("/proc/")) && i-- == 0)
+			return files[k].target;
+	return NULL;
+}
+
 int cover_write(const struct covers *c, enum cover_file file, struct str text, struct err *e)
 {
 	int fd = c->fds[file];

@@ -35,6 +35,8 @@ int covers_make(int tree_fd, struct covers *ret, struct err *e);
 int covers_make_in_gvisor(struct covers *ret, struct err *e);
 /* The tree is on /sys: lays them in their places. */
 int covers_put(struct err *e);
+/* Those places of /proc, one after the other; NULL: there are no more. */
+const char *cover_in_proc(size_t i);
 /* New content. What is shown meanwhile has the old or the new bytes, and never fewer. */
 int cover_write(const struct covers *c, enum cover_file file, struct str text, struct err *e);
 int cover_read(const struct covers *c, enum cover_file file, struct buf *out, struct err *e);

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 enum {
@@ -37,27 +38,51 @@ static void note_thread(struct grants *g, uint32_t thread, int64_t now_ms)
 	*word |= bit;
 }
 
+static int64_t most_of(const struct grant_count *count, bool of_datagrams)
+{
+	if (count->is_inside)
+		return GRANT_MAX_INSIDE;
+	return of_datagrams ? GRANT_MAX_DATAGRAM : GRANT_MAX_RARE;
+}
+
 int grant_socket(struct grants *g, uint32_t thread, const struct seccomp_data *call,
-	int64_t sockets, int64_t now_ms)
+	const struct grant_count *count, int64_t now_ms)
 {
 	note_thread(g, thread, now_ms);
-	return sockets + g->n_threads > (is_datagram(call) ? GRANT_MAX_DATAGRAM : GRANT_MAX_RARE)
-		       ? -ENOBUFS
-		       : 0;
+	return count->sockets + g->n_threads > most_of(count, is_datagram(call)) ? -ENOBUFS : 0;
 }
 
 /* "sockets: used 17" begins it. */
-static int64_t count_sockets(const struct grants *g)
+static int64_t count_in(int fd)
 {
 	static const char head[] = "sockets: used ";
 	char text[64];
-	ssize_t n = pread(g->sockets_fd, text, sizeof text, 0);
+	ssize_t n = pread(fd, text, sizeof text, 0);
 	struct str rest = str_make(text, n < 0 ? 0 : (size_t)n), line;
 	int64_t count;
 
 	if (!str_split(&rest, '\n', &line) || !str_has_prefix(line, str_of(head)) ||
 		str_to_int(str_from(line, strlen(head)), 0, INT32_MAX, &count) < 0)
 		return INT32_MAX; /* as if it had too many */
+	return count;
+}
+
+/* In the network of who asks: while it waits for the answer, it stays there. The kernel makes these
+ * files for each network, with numbers that no other has. */
+static struct grant_count count_of(const struct grants *g, uint32_t thread)
+{
+	struct grant_count count = { .is_inside = true };
+	cleanup_close int fd = -EBADF;
+	char path[PATH_SIZE];
+	struct stat own, its;
+
+	if (g->nest.place_fd < 0)
+		return (struct grant_count){ .sockets = count_in(g->sockets_fd) };
+	(void)snprintf(path, sizeof path, "/proc/%" PRIu32 "/net/sockstat", thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	count.sockets = count_in(fd);
+	if (fd >= 0 && fstat(fd, &its) == 0 && fstat(g->sockets_fd, &own) == 0)
+		count.is_inside = its.st_dev != own.st_dev || its.st_ino != own.st_ino;
 	return count;
 }
 
@@ -134,22 +159,24 @@ static int grant_filter(struct grants *g)
 
 /* Errors wait in a socket beside what it was sent. A resolver does not go on when they are refused,
  * so the rest is told that it hears of them, and does not. */
-bool grant_errors(int64_t sockets)
+bool grant_errors(const struct grant_count *count)
 {
-	return sockets < GRANT_MAX_RARE;
+	return count->sockets < most_of(count, false);
 }
 
 /* *ret_made: whether the kernel makes the call that is answered with 0. */
 static int decide(struct grants *g, const struct seccomp_notif *asked, bool *ret_made)
 {
+	struct grant_count count;
+
 	*ret_made = true;
-	if (asked->data.nr == SYS_setsockopt) {
-		*ret_made = grant_errors(count_sockets(g));
-		return 0;
-	}
-	return asked->data.nr == SYS_socket ? grant_socket(g, asked->pid, &asked->data,
-						      count_sockets(g), loop_now_ms(g->io.loop))
-					    : grant_filter(g);
+	if (asked->data.nr != SYS_setsockopt && asked->data.nr != SYS_socket)
+		return grant_filter(g);
+	count = count_of(g, asked->pid);
+	if (asked->data.nr == SYS_socket)
+		return grant_socket(g, asked->pid, &asked->data, &count, loop_now_ms(g->io.loop));
+	*ret_made = grant_errors(&count);
+	return 0;
 }
 
 /* One for each time that the kernel says that there is one: then it never waits. */
@@ -161,7 +188,7 @@ static void on_call(void *arg, uint32_t events)
 	} u = { .room = { 0 } };
 	struct seccomp_notif_resp answer = { 0 };
 	struct grants *g = arg;
-	bool made;
+	bool made = false;
 	int r;
 
 	if (!(events & EPOLLIN)) {
@@ -170,16 +197,23 @@ static void on_call(void *arg, uint32_t events)
 	}
 	if (ioctl(g->asked_fd, SECCOMP_IOCTL_NOTIF_RECV, &u.call) < 0)
 		return; /* whoever asked has ended */
-	r = decide(g, &u.call, &made);
+	if (u.call.data.nr == SYS_mount) {
+		r = nest_mount(&g->nest, g->asked_fd, &u.call, loop_now_ms(g->io.loop));
+		if (r >= 0)
+			return; /* another process answers */
+	} else {
+		r = decide(g, &u.call, &made);
+	}
 	answer.id = u.call.id;
 	answer.error = r;
 	answer.flags = r == 0 && made ? SECCOMP_USER_NOTIF_FLAG_CONTINUE : 0;
 	(void)ioctl(g->asked_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 }
 
-int grants_take(struct grants *g, struct loop *loop, int asked_fd, struct err *e)
+int grants_take(struct grants *g, struct loop *loop, int asked_fd, int place_fd, struct err *e)
 {
 	g->asked_fd = asked_fd;
+	g->nest.place_fd = place_fd;
 	g->sockets_fd = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
 	if (g->sockets_fd < 0)
 		return err_sys(e, -errno, "open /proc/self/net/sockstat");
@@ -192,4 +226,5 @@ void grants_done(struct grants *g)
 	loop_io_remove(&g->io);
 	close_fdp(&g->asked_fd);
 	close_fdp(&g->sockets_fd);
+	close_fdp(&g->nest.place_fd);
 }

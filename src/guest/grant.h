@@ -5,6 +5,9 @@
  * have a bound for each of them, so a bound for their number is one for all of it. How many sockets
  * there are the kernel knows; how many filters is counted here.
  *
+ * In a sandbox with namespaces inside, each network there counts for itself and gets fewer; how
+ * many networks there are is bounded (nest.h).
+ *
  * Owns:   the filter's descriptor, and the decision.
  * Uses:   base, loop.
  * Never:  makes a call for somebody else: it says yes, and the kernel checks as always. Nothing of
@@ -12,6 +15,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/nest.h"
 #include "loop/loop.h"
 
 enum {
@@ -20,6 +24,7 @@ enum {
 	 * in it; what a datagram socket holds back is 64 KiB. */
 	GRANT_MAX_RARE = 1024,
 	GRANT_MAX_DATAGRAM = 4096,
+	GRANT_MAX_INSIDE = 64, /* of either, in a network that was made inside */
 	/* A filter of the largest size is 56 KiB of machine code. */
 	GRANT_MAX_FILTERS = 1024,
 	GRANT_THREADS = 4096, /* that are told apart */
@@ -28,25 +33,32 @@ enum {
 struct grants {
 	struct loop_io io;
 	int asked_fd, sockets_fd; /* the latter is /proc/net/sockstat */
-	int own_filters;          /* that every process has */
-	int64_t filters;          /* as last counted, and all that were granted since */
+	struct nest nest;
+	int own_filters; /* that every process has */
+	int64_t filters; /* as last counted, and all that were granted since */
 	/* Who was granted a socket in this moment. The kernel counts a socket when it is made, a
 	 * little after we said yes: each of these may have one more that is not counted yet. */
 	int64_t moment_ms, n_threads;
 	uint64_t threads[GRANT_THREADS / 64];
 };
-#define GRANTS_INIT                                                         \
-	{                                                                   \
-		.asked_fd = -EBADF, .sockets_fd = -EBADF, .own_filters = -1 \
+#define GRANTS_INIT                                                                            \
+	{                                                                                      \
+		.asked_fd = -EBADF, .sockets_fd = -EBADF, .nest = NEST_INIT, .own_filters = -1 \
 	}
 
-/* Takes the descriptor, also when it fails. From here on calls are answered. */
-int grants_take(struct grants *g, struct loop *loop, int asked_fd, struct err *e);
+/* Takes the descriptors, also when it fails; place_fd is nest.h's. From here on calls are answered.
+ */
+int grants_take(struct grants *g, struct loop *loop, int asked_fd, int place_fd, struct err *e);
 void grants_done(struct grants *g);
 
+/* Of one network. */
+struct grant_count {
+	int64_t sockets;
+	bool is_inside; /* not the sandbox's own */
+};
 /* Whether one of so many sockets may hear of errors. */
-bool grant_errors(int64_t sockets);
+bool grant_errors(const struct grant_count *count);
 struct seccomp_data;
-/* 0: the thread may have it; else the -errno that it gets. sockets: how many there are. */
+/* 0: the thread may have it; else the -errno that it gets. */
 int grant_socket(struct grants *g, uint32_t thread, const struct seccomp_data *call,
-	int64_t sockets, int64_t now_ms);
+	const struct grant_count *count, int64_t now_ms);

@@ -1,6 +1,7 @@
 #include "guest/inside.h"
 #include "guest/engine.h"
 #include "guest/seal.h"
+#include "guest/seccomp.h"
 #include "guest/view.h"
 
 #include <sys/mount.h>
@@ -121,6 +122,7 @@ static int show_kernel_files(struct boot *ret, struct err *e)
 
 static int prepare_container(struct boot *ret, struct err *e)
 {
+	const struct seccomp_kind kind = { .has_volumes = true };
 	int r;
 
 	(void)fcntl(WARDEN_GUEST_FD, F_SETFD, FD_CLOEXEC);
@@ -136,7 +138,7 @@ static int prepare_container(struct boot *ret, struct err *e)
 	if (r >= 0)
 		r = leave_no_trace(BOOT_CONTAINER, e);
 	/* The engine has mounted them, if there are any: as if there were. */
-	return r < 0 ? r : seal_self(true, &ret->asked_fd, e);
+	return r < 0 ? r : seal_self(&kind, &ret->asked_fd, e);
 }
 
 int inside_prepare(enum boot_place place, struct boot *ret, struct err *e)

@@ -155,7 +155,8 @@ static int run_booted(struct program *p, enum boot_place place)
 	if (r == 0)
 		r = guest_init(&p->guest, p->loop, &e);
 	if (r == 0 && boot.asked_fd >= 0)
-		r = grants_take(&p->grants, p->loop, TAKE_FD(boot.asked_fd), &e);
+		r = grants_take(&p->grants, p->loop, TAKE_FD(boot.asked_fd), TAKE_FD(boot.place_fd),
+			&e);
 	for (int i = 0; i < GUEST_METERS; i++)
 		p->guest.gauges.meters[i] = TAKE_FD(boot.meters[i]);
 	p->guest.gauges.use_fd = TAKE_FD(boot.use_fd);

@@ -73,15 +73,32 @@ static int give_boot_id(struct err *e)
 
 /* The kernel's own files that concern the whole machine: its secrets, its devices, and what its
  * other users do. What programs size themselves by is shown as the sandbox has it: see cover.h. */
+static const char *const files[] = { "/proc/diskstats", "/proc/interrupts", "/proc/kallsyms",
+	"/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/locks", "/proc/mdstat",
+	"/proc/partitions", "/proc/sched_debug", "/proc/schedstat", "/proc/swaps",
+	"/proc/timer_list", "/proc/timer_stats" };
+static const char *const directories[] = { "/proc/acpi", "/proc/asound", "/proc/bus", "/proc/fs",
+	"/proc/irq", "/proc/pressure", "/proc/scsi" };
+static const char *const frozen[] = { "/proc/sys", "/proc/sysrq-trigger" };
+
+const char *seal_covered(size_t i)
+{
+	static const struct {
+		const char *const *v;
+		size_t n;
+	} lists[] = { { files, ARRAY_SIZE(files) }, { directories, ARRAY_SIZE(directories) },
+		{ frozen, ARRAY_SIZE(frozen) } };
+
+	for (size_t k = 0; k < ARRAY_SIZE(lists); k++) {
+		if (i < lists[k].n)
+			return lists[k].v[i];
+		i -= lists[k].n;
+	}
+	return cover_in_proc(i);
+}
+
 static int mask_host(struct err *e)
 {
-	static const char *const files[] = { "/proc/diskstats", "/proc/interrupts",
-		"/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/locks",
-		"/proc/mdstat", "/proc/partitions", "/proc/sched_debug", "/proc/schedstat",
-		"/proc/swaps", "/proc/timer_list", "/proc/timer_stats" };
-	static const char *const directories[] = { "/proc/acpi", "/proc/asound", "/proc/bus",
-		"/proc/fs", "/proc/irq", "/proc/pressure", "/proc/scsi" };
-	static const char *const frozen[] = { "/proc/sys", "/proc/sysrq-trigger" };
 	int r = 0;
 
 	if (mkdir(EMPTY_DIR, 0555) < 0)
@@ -146,19 +163,21 @@ const struct seal_cap seal_caps[] = { CAP(CAP_CHOWN), CAP(CAP_DAC_OVERRIDE), CAP
 	CAP(CAP_NET_BIND_SERVICE), CAP(CAP_NET_RAW), CAP(CAP_SYS_CHROOT), CAP(CAP_MKNOD),
 	CAP(CAP_AUDIT_WRITE), CAP(CAP_SETFCAP) };
 
+#define BIT(cap) (UINT64_C(1) << (cap))
+
 static uint64_t kept_mask(void)
 {
 	uint64_t mask = 0;
 
 	for (size_t i = 0; i < SEAL_CAPS; i++)
-		mask |= UINT64_C(1) << seal_caps[i].number;
+		mask |= BIT(seal_caps[i].number);
 	return mask;
 }
 
-static int bound_caps(struct err *e)
+static int bound_caps(uint64_t kept, struct err *e)
 {
 	for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if (!(kept_mask() >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+		if (!(kept >> cap & 1) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
 			return err_sys(e, -errno, "drop capability %d", cap);
 	/* Where there are none (gVisor), there is nothing to clear. */
 	if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 && errno != EINVAL)
@@ -166,11 +185,10 @@ static int bound_caps(struct err *e)
 	return 0;
 }
 
-static int drop_caps(struct err *e)
+static int drop_caps(uint64_t mask, struct err *e)
 {
 	struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[2] = { 0 };
-	uint64_t mask = kept_mask();
 
 	if (syscall(SYS_capget, &head, data) < 0)
 		return err_sys(e, -errno, "capget");
@@ -187,20 +205,22 @@ static int drop_caps(struct err *e)
 
 int seal_capabilities(struct err *e)
 {
-	int r = bound_caps(e);
+	int r = bound_caps(kept_mask(), e);
 
-	return r < 0 ? r : drop_caps(e);
+	return r < 0 ? r : drop_caps(kept_mask(), e);
 }
 
 /* The filter goes on between the two halves of dropping: without no_new_privs the kernel wants
- * CAP_SYS_ADMIN for it. */
-int seal_self(bool has_volumes, int *ret_asked_fd, struct err *e)
+ * CAP_SYS_ADMIN for it. Root of a nested one may mount, in mount namespaces that are its own; PID 1
+ * alone may look at who asks it to (nest.h). */
+int seal_self(const struct seccomp_kind *kind, int *ret_asked_fd, struct err *e)
 {
-	int r = bound_caps(e);
+	uint64_t kept = kept_mask() | (kind->is_nested ? BIT(CAP_SYS_ADMIN) : 0);
+	int r = bound_caps(kept, e);
 
 	if (r >= 0)
-		r = seccomp_load(has_volumes, ret_asked_fd, e);
+		r = seccomp_load(kind, ret_asked_fd, e);
 	if (r >= 0)
-		r = drop_caps(e);
+		r = drop_caps(kept | (kind->is_nested ? BIT(CAP_SYS_PTRACE) : 0), e);
 	return r;
 }

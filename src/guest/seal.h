@@ -27,8 +27,11 @@ struct view;
 /* Hides or freezes what concerns the host in /proc and /sys, and gives a boot id of its own. The
  * groups as for view_show. */
 int seal_kernel_files(const struct view *view, const int *groups, struct err *e);
+/* What is covered of /proc, one after the other; NULL: there are no more. */
+const char *seal_covered(size_t i);
 /* Lowers only, so it never needs a privilege. */
 void seal_limits(void);
 /* Capabilities and the system call filter (whose descriptor is for grant.h), or only the former. */
-int seal_self(bool has_volumes, int *ret_asked_fd, struct err *e);
+struct seccomp_kind;
+int seal_self(const struct seccomp_kind *kind, int *ret_asked_fd, struct err *e);
 int seal_capabilities(struct err *e);

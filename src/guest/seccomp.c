@@ -151,54 +151,73 @@ static const struct filter_rule specials[] = {
 	{ 447, FILTER_UNKNOWN }, /* memfd_secret */
 };
 
-static void add_start(struct filter_start *starts, size_t *n, uint32_t number,
-	enum filter_verdict verdict)
-{
-	assert(*n < FILTER_MAX_STARTS && (*n == 0 || number >= starts[*n - 1].number));
-	if (*n && starts[*n - 1].number == number)
-		starts[*n - 1].verdict = verdict;
-	else
-		starts[(*n)++] = (struct filter_start){ number, verdict };
-}
+/* In a sandbox that may have namespaces inside, besides: what makes them and what fills them. A new
+ * file system comes by mount(2) alone, whose type PID 1 can look at (nest.h): programs that find no
+ * fsopen use that. */
+static const struct filter_rule nested[] = {
+	{ SYS_clone, FILTER_ALLOW },
+	{ SYS_clone3, FILTER_ALLOW },
+	{ SYS_unshare, FILTER_ALLOW },
+	{ SYS_setns, FILTER_ALLOW },
+	{ SYS_mount, FILTER_NESTED_MOUNT },
+	{ SYS_umount2, FILTER_ALLOW },
+	{ SYS_pivot_root, FILTER_ALLOW },
+	{ SYS_sethostname, FILTER_ALLOW },
+	{ SYS_setdomainname, FILTER_ALLOW },
+	{ SYS_setsockopt, FILTER_NESTED_OPTION },
+	{ SYS_open_tree, FILTER_ALLOW },
+	{ SYS_move_mount, FILTER_ALLOW },
+	{ SYS_mount_setattr, FILTER_ALLOW },
+	{ SYS_fsopen, FILTER_UNKNOWN },
+	{ SYS_fspick, FILTER_UNKNOWN },
+	{ SYS_fsconfig, FILTER_UNKNOWN },
+	{ SYS_fsmount, FILTER_UNKNOWN },
+};
 
 /* A volume lies on the host's disk, beside everybody's. One call could take all of that, faster
  * than anybody can look; what is written can be seen coming. */
-static enum filter_verdict verdict_of(const struct filter_rule *rule, bool has_volumes)
+static enum filter_verdict verdict_of(const struct filter_rule *rule,
+	const struct seccomp_kind *kind)
 {
 	bool takes_room = rule->verdict == FILTER_PLACE || rule->verdict == FILTER_PLACE_IOCTL;
 
-	return takes_room && !has_volumes ? FILTER_ALLOW : rule->verdict;
+	return takes_room && !kind->has_volumes ? FILTER_ALLOW : rule->verdict;
 }
 
-static size_t make_starts(bool has_volumes, struct filter_start starts[FILTER_MAX_STARTS])
+static void fill_verdicts(const struct seccomp_kind *kind,
+	enum filter_verdict verdicts[FILTER_LAST_KNOWN + 1])
 {
-	size_t n = 0, s = 0;
-
-	add_start(starts, &n, 0, FILTER_REFUSE);
-	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++) {
-		add_start(starts, &n, allowed[i].first, FILTER_ALLOW);
-		for (; s < ARRAY_SIZE(specials) && specials[s].number <= allowed[i].last; s++) {
-			add_start(starts, &n, specials[s].number,
-				verdict_of(&specials[s], has_volumes));
-			add_start(starts, &n, specials[s].number + 1, FILTER_ALLOW);
-		}
-		add_start(starts, &n, allowed[i].last + 1, FILTER_REFUSE);
-	}
-	assert(s == ARRAY_SIZE(specials));
-	add_start(starts, &n, allowed[ARRAY_SIZE(allowed) - 1].last + 1, FILTER_UNKNOWN);
-	return n;
+	for (size_t i = 0; i <= FILTER_LAST_KNOWN; i++)
+		verdicts[i] = FILTER_REFUSE;
+	for (size_t i = 0; i < ARRAY_SIZE(allowed); i++)
+		for (uint32_t n = allowed[i].first; n <= allowed[i].last; n++)
+			verdicts[n] = FILTER_ALLOW;
+	for (size_t i = 0; i < ARRAY_SIZE(specials); i++)
+		verdicts[specials[i].number] = verdict_of(&specials[i], kind);
+	for (size_t i = 0; kind->is_nested && i < ARRAY_SIZE(nested); i++)
+		verdicts[nested[i].number] = nested[i].verdict;
 }
 
-size_t seccomp_build(bool has_volumes, struct sock_filter out[FILTER_MAX_INSNS])
+size_t seccomp_build(const struct seccomp_kind *kind, struct sock_filter out[FILTER_MAX_INSNS])
 {
+	enum filter_verdict verdicts[FILTER_LAST_KNOWN + 1];
 	struct filter_start starts[FILTER_MAX_STARTS];
+	size_t n = 0;
 
-	return filter_assemble(starts, make_starts(has_volumes, starts), out);
+	fill_verdicts(kind, verdicts);
+	for (uint32_t i = 0; i <= FILTER_LAST_KNOWN; i++) {
+		if (n && starts[n - 1].verdict == verdicts[i])
+			continue;
+		assert(n < FILTER_MAX_STARTS - 1);
+		starts[n++] = (struct filter_start){ i, verdicts[i] };
+	}
+	starts[n++] = (struct filter_start){ FILTER_LAST_KNOWN + 1, FILTER_UNKNOWN };
+	return filter_assemble(starts, n, out);
 }
 
-int seccomp_load(bool has_volumes, int *ret_asked_fd, struct err *e)
+int seccomp_load(const struct seccomp_kind *kind, int *ret_asked_fd, struct err *e)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
 
-	return filter_load_asking(filter, seccomp_build(has_volumes, filter), ret_asked_fd, e);
+	return filter_load_asking(filter, seccomp_build(kind, filter), ret_asked_fd, e);
 }

@@ -7,9 +7,13 @@
 
 #include "base/filter.h"
 
-/* Assembles the filter and returns its number of instructions. With volumes, no room can be taken
- * but by writing. */
-size_t seccomp_build(bool has_volumes, struct sock_filter out[FILTER_MAX_INSNS]);
+struct seccomp_kind {
+	bool has_volumes; /* no room can be taken but by writing */
+	bool is_nested;   /* it may have namespaces and mounts of its own inside */
+};
+
+/* Assembles the filter and returns its number of instructions. */
+size_t seccomp_build(const struct seccomp_kind *kind, struct sock_filter out[FILTER_MAX_INSNS]);
 /* Puts it on this process and all it will start. There is no way back. Some calls are asked for
  * from then on: grant.h answers. */
-int seccomp_load(bool has_volumes, int *ret_asked_fd, struct err *e);
+int seccomp_load(const struct seccomp_kind *kind, int *ret_asked_fd, struct err *e);

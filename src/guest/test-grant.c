@@ -26,18 +26,40 @@ TEST(sockets_are_given_up_to_a_number_of_all)
 	struct seccomp_data udp = call_of(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
 	struct grants g = GRANTS_INIT;
 
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, 3, 1000), 0);
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, GRANT_MAX_RARE - 1, 1000), 0);
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, GRANT_MAX_RARE, 1000), -ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 1, &ping, GRANT_MAX_RARE, 1000), -ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 1, &udp, GRANT_MAX_RARE, 1000), 0);
-	ASSERT_EQ(grant_socket(&g, 1, &udp, GRANT_MAX_DATAGRAM, 1000), -ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ 3, false }, 1000), 0);
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE - 1, false },
+			  1000),
+		0);
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE, false },
+			  1000),
+		-ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 1, &ping, &(struct grant_count){ GRANT_MAX_RARE, false }, 1000),
+		-ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_RARE, false }, 1000),
+		0);
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_DATAGRAM, false },
+			  1000),
+		-ENOBUFS);
+}
+
+TEST(a_network_inside_gets_fewer)
+{
+	struct seccomp_data udp = call_of(AF_INET, SOCK_DGRAM, 0),
+			    raw = call_of(AF_INET, SOCK_RAW, 1);
+	struct grant_count few = { GRANT_MAX_INSIDE - 1, true }, many = { GRANT_MAX_INSIDE, true };
+	struct grants g = GRANTS_INIT;
+
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &few, 1000), 0);
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &many, 1000), -ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 1, &raw, &many, 1000), -ENOBUFS);
+	ASSERT(grant_errors(&few));
+	ASSERT(!grant_errors(&many));
 }
 
 TEST(errors_are_heard_of_by_a_number_of_all)
 {
-	ASSERT(grant_errors(GRANT_MAX_RARE - 1));
-	ASSERT(!grant_errors(GRANT_MAX_RARE));
+	ASSERT(grant_errors(&(struct grant_count){ GRANT_MAX_RARE - 1, false }));
+	ASSERT(!grant_errors(&(struct grant_count){ GRANT_MAX_RARE, false }));
 }
 
 /* The kernel's count is behind: every thread that was told yes may be about to make one. */
@@ -48,17 +70,18 @@ TEST(threads_that_ask_at_once_do_not_get_past_it)
 	int granted = 0;
 
 	for (uint32_t thread = 2; thread < 2 + GRANT_THREADS; thread++)
-		granted += grant_socket(&g, thread, &call, 0, 500) == 0;
+		granted += grant_socket(&g, thread, &call, &(struct grant_count){ 0, false },
+				   500) == 0;
 	ASSERT_EQ(granted, GRANT_MAX_RARE);
 	/* One that asks again has made its last one, and that is counted. */
 	g = (struct grants)GRANTS_INIT;
 	for (int i = 0; i < 10 * GRANT_MAX_RARE; i++)
-		ASSERT_EQ(grant_socket(&g, 7, &call, 0, 500), 0);
+		ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 0, false }, 500), 0);
 	/* A moment later all of them have. */
 	for (uint32_t thread = 2; thread < 2 + GRANT_THREADS; thread++)
-		(void)grant_socket(&g, thread, &call, 0, 500);
-	ASSERT_EQ(grant_socket(&g, 7, &call, 100, 500), -ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 7, &call, 100, 5000), 0);
+		(void)grant_socket(&g, thread, &call, &(struct grant_count){ 0, false }, 500);
+	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, false }, 500), -ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, false }, 5000), 0);
 }
 
 /* ---- a process under the real filter, answered by this one ---- */
@@ -86,7 +109,8 @@ static void confined_main(int pipe_fd)
 	struct err e = { 0 };
 	int asked_fd = -1, check;
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || seccomp_load(false, &asked_fd, &e) < 0)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		seccomp_load(&(struct seccomp_kind){ 0 }, &asked_fd, &e) < 0)
 		_exit(255);
 	(void)send_fd_number(pipe_fd, asked_fd);
 	check = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
@@ -136,7 +160,7 @@ TEST(own_filters_are_counted)
 	w.pid = fork();
 	if (w.pid == 0)
 		confined_main(pipe_fds[1]);
-	ASSERT_EQ(grants_take(&g, loop, take_asked_fd(w.pid, pipe_fds[0]), &e), 0);
+	ASSERT_EQ(grants_take(&g, loop, take_asked_fd(w.pid, pipe_fds[0]), -EBADF, &e), 0);
 	ASSERT_EQ(loop_run(loop, &e), 0);
 	ASSERT_EQ(WEXITSTATUS(w.status), GRANT_MAX_FILTERS / 100);
 	grants_done(&g);

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
@@ -25,6 +26,9 @@ static const uint32_t native_arch = AUDIT_ARCH_X86_64;
 static const uint32_t native_arch = AUDIT_ARCH_AARCH64;
 #endif
 
+static const struct seccomp_kind plain = { 0 }, with_volumes = { .has_volumes = true },
+				 nested = { .is_nested = true };
+
 /* What a call under the filter fails with; 0: it got through to the kernel and worked. What is
  * asked for fails with ENOSYS, since nobody listens. */
 static int errno_of_four(int64_t number, int64_t a, int64_t b, int64_t c, int64_t d)
@@ -34,7 +38,7 @@ static int errno_of_four(int64_t number, int64_t a, int64_t b, int64_t c, int64_
 	int status = 0;
 	pid_t pid;
 
-	program.len = (unsigned short)seccomp_build(false, filter);
+	program.len = (unsigned short)seccomp_build(&plain, filter);
 	pid = fork();
 	if (pid == 0) {
 		/* A test may run as anybody, so this one process gives up its privileges instead.
@@ -220,7 +224,8 @@ TEST(with_volumes_room_is_taken_by_writing_alone)
 		{ SYS_ftruncate, 0, SECCOMP_RET_ALLOW },
 	};
 	struct sock_filter with[FILTER_MAX_INSNS], without[FILTER_MAX_INSNS];
-	size_t n_with = seccomp_build(true, with), n_without = seccomp_build(false, without);
+	size_t n_with = seccomp_build(&with_volumes, with),
+	       n_without = seccomp_build(&plain, without);
 
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		struct seccomp_data call = { .nr = (int)calls[i].number,
@@ -266,7 +271,7 @@ TEST(own_filters_are_asked_for)
 TEST(sync_is_answered_and_not_made)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
-	size_t n = seccomp_build(false, filter);
+	size_t n = seccomp_build(&plain, filter);
 	struct seccomp_data call = { .nr = SYS_sync, .arch = native_arch };
 
 	ASSERT_EQ(filter_answer(filter, n, &call), SECCOMP_RET_ERRNO);
@@ -286,9 +291,81 @@ TEST(unknown_numbers_are_not_implemented)
 	ASSERT_EQ(errno_of(UINT32_MAX, 0, 0), ENOSYS);
 }
 
+/* ---- nested ---- */
+
+static uint32_t nested_answer(int64_t number, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+	uint64_t f)
+{
+	struct sock_filter filter[FILTER_MAX_INSNS];
+	size_t n = seccomp_build(&nested, filter);
+	struct seccomp_data call = { .nr = (int)number,
+		.arch = native_arch,
+		.args = { a, b, c, d, 0, f } };
+
+	return filter_answer(filter, n, &call) & SECCOMP_RET_ACTION_FULL;
+}
+
+TEST(nested_namespaces_can_be_made_and_filled)
+{
+	static const int64_t numbers[] = { SYS_unshare, SYS_clone, SYS_clone3, SYS_setns,
+		SYS_umount2, SYS_pivot_root, SYS_sethostname, SYS_open_tree, SYS_move_mount,
+		SYS_mount_setattr };
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (nested_answer(numbers[i], CLONE_NEWUSER | CLONE_NEWNET, 0, 0, 0, 0) !=
+			SECCOMP_RET_ALLOW)
+			TEST_FAIL("call %" PRId64 " is refused", numbers[i]);
+}
+
+TEST(nested_file_systems_are_asked_for)
+{
+	ASSERT_EQ(nested_answer(SYS_mount, 0, 0, 0, MS_BIND | MS_REC, 0), SECCOMP_RET_ALLOW);
+	ASSERT_EQ(nested_answer(SYS_mount, 0, 0, 0, MS_REMOUNT, 0), SECCOMP_RET_ALLOW);
+	ASSERT_EQ(nested_answer(SYS_mount, 0, 0, 0, MS_PRIVATE | MS_REC, 0), SECCOMP_RET_ALLOW);
+	ASSERT_EQ(nested_answer(SYS_mount, 0, 0, 0, MS_NOSUID, 0), SECCOMP_RET_USER_NOTIF);
+	ASSERT_EQ(nested_answer(SYS_mount, 0, 0, 0, 0, FILTER_OWN_MOUNT), SECCOMP_RET_ALLOW);
+	/* By no other way. */
+	ASSERT_EQ(nested_answer(SYS_fsopen, 0, 0, 0, 0, 0), SECCOMP_RET_ERRNO);
+	ASSERT_EQ(nested_answer(SYS_fsmount, 0, 0, 0, 0, 0), SECCOMP_RET_ERRNO);
+}
+
+TEST(nested_rulers_of_a_network_get_no_more_than_others)
+{
+	static const struct {
+		int level, option;
+	} options[] = { { SOL_SOCKET, SO_RCVBUFFORCE }, { SOL_SOCKET, SO_SNDBUFFORCE },
+		{ IPPROTO_IP, 64 }, { IPPROTO_IP, 65 }, { IPPROTO_IPV6, 64 }, { IPPROTO_IP, 96 },
+		{ IPPROTO_IP, 128 }, { SOL_PACKET, PACKET_RX_RING }, { SOL_SOCKET, SO_ATTACH_BPF },
+		{ SOL_SOCKET, SO_RCVBUF } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		if (nested_answer(SYS_setsockopt, 0, (uint64_t)options[i].level,
+			    (uint64_t)options[i].option, 0, 0) != SECCOMP_RET_ERRNO)
+			TEST_FAIL("level %d, option %d gets through", options[i].level,
+				options[i].option);
+	ASSERT_EQ(nested_answer(SYS_setsockopt, 0, IPPROTO_TCP, TCP_NODELAY, 0, 0),
+		SECCOMP_RET_ALLOW);
+	ASSERT_EQ(nested_answer(SYS_socket, AF_NETLINK, SOCK_RAW, NETLINK_NETFILTER, 0, 0),
+		SECCOMP_RET_ERRNO);
+}
+
+TEST(nested_is_as_strict_with_the_rest)
+{
+	static const int64_t numbers[] = { SYS_bpf, SYS_perf_event_open, SYS_keyctl, SYS_add_key,
+		SYS_request_key, SYS_userfaultfd, SYS_io_uring_setup, SYS_kexec_load,
+		SYS_init_module, SYS_finit_module, SYS_reboot, SYS_swapon, SYS_syslog,
+		SYS_open_by_handle_at, SYS_clock_settime, SYS_pidfd_getfd, SYS_quotactl,
+		SYS_fanotify_init, SYS_acct };
+
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (nested_answer(numbers[i], 0, 0, 0, 0, 0) != SECCOMP_RET_ERRNO)
+			TEST_FAIL("call %" PRId64 " is not refused", numbers[i]);
+}
+
 TEST(the_filter_is_small)
 {
 	struct sock_filter filter[FILTER_MAX_INSNS];
 
-	ASSERT(seccomp_build(false, filter) < 350);
+	ASSERT(seccomp_build(&plain, filter) < 350);
+	ASSERT(seccomp_build(&nested, filter) < 400);
 }

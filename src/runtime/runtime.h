@@ -33,6 +33,7 @@ struct runtime_spec {
 	struct str settings;                /* the guest's JSON, as POST /init takes it; copied */
 	const struct runtime_mount *mounts; /* no path twice; copied */
 	size_t n_mounts;
+	bool is_nested; /* namespaces of its own may be made inside */
 	/* What it may reach, from its first instruction on; NULL: everything public. Copied. */
 	const struct policy *policy;
 };

@@ -103,6 +103,7 @@ static void boot(struct live *live, const struct template *base, const char *ima
 		.limits = &sb->limits,
 		.mounts = mounts,
 		.n_mounts = sb->options.n_mounts,
+		.is_nested = sb->options.nested.value,
 		.policy = &policy };
 
 	if (live_policy(live, arena, &policy, &e) < 0) {
@@ -407,6 +408,7 @@ int source_find(const struct sandbox_book *book, const struct sandbox_spec *spec
 	(void)snprintf(ret->t.id, sizeof ret->t.id, "%s", snap->template_id);
 	(void)snprintf(ret->t.name, sizeof ret->t.name, "%s",
 		snap->alias[0] ? snap->alias : snap->template_id);
+	ret->t.is_nested = snap->is_nested;
 	ret->t.limits.v[LIMIT_CPU] = snap->cpu_count;
 	ret->t.limits.v[LIMIT_MEMORY] = snap->memory_mb;
 	ret->t.limits.v[LIMIT_SHM] = MIN(ret->t.limits.v[LIMIT_SHM], snap->memory_mb);
@@ -525,6 +527,8 @@ static struct live *admit(struct sandbox_book *book, const struct sandbox_spec *
 		live_forget(live);
 		return NULL;
 	}
+	if (!spec->options.nested.is_set)
+		sb->options.nested = (struct json_bool){ true, source->t.is_nested };
 	sb->options.max_age_s = sweep_age(book, spec->options.max_age_s, spec->timeout_s);
 	return live;
 }

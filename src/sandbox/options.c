@@ -19,7 +19,7 @@ static const struct json_shape mount_shape = JSON_SHAPE(struct mount_in, mount_f
 
 struct options_in {
 	struct str on_timeout, network, mask_host, https_ports, limits, secrets, request;
-	struct json_bool auto_resume, is_private, internet;
+	struct json_bool auto_resume, is_private, internet, nested;
 	struct json_int idle_timeout, max_age;
 	struct json_list mounts;
 };
@@ -28,6 +28,7 @@ static const struct json_field options_fields[] = {
 	JSON_FIELD(struct options_in, auto_resume, "autoResume", JSON_BOOL),
 	JSON_FIELD(struct options_in, is_private, "private", JSON_BOOL),
 	JSON_FIELD(struct options_in, internet, "internet", JSON_BOOL),
+	JSON_FIELD(struct options_in, nested, "nested", JSON_BOOL),
 	JSON_FIELD(struct options_in, network, "network", JSON_RAW),
 	JSON_FIELD(struct options_in, mask_host, "maskHost", JSON_STR),
 	JSON_FIELD(struct options_in, https_ports, "httpsPorts", JSON_RAW),
@@ -67,6 +68,8 @@ void options_write(const struct sandbox *sb, struct buf *out)
 	jsonw_bool(&w, "private", options->is_private);
 	if (options->internet.is_set)
 		jsonw_bool(&w, "internet", options->internet.value);
+	if (options->nested.value)
+		jsonw_bool(&w, "nested", true);
 	if (options->network.n)
 		jsonw_raw(&w, "network", options->network);
 	if (options->mask_host.n)
@@ -128,6 +131,7 @@ int options_read(struct live *live, struct str json)
 	live->view.options = (struct sandbox_options){ .auto_resume = in.auto_resume.value,
 		.is_private = in.is_private.value,
 		.internet = in.internet,
+		.nested = { .is_set = true, .value = in.nested.value },
 		.network = in.network,
 		.mask_host = in.mask_host,
 		.https_ports = in.https_ports,

@@ -85,7 +85,8 @@ enum {                        /* of options.max_age_s */
 struct sandbox_options {
 	enum sandbox_timeout on_timeout;
 	bool auto_resume;
-	bool is_private;           /* other ports than the guest's need the traffic token */
+	struct json_bool nested; /* namespaces may be made inside; not set: as the template says */
+	bool is_private;         /* other ports than the guest's need the traffic token */
 	struct json_bool internet; /* as asked; unset: not asked */
 	struct str network;        /* the request's object, compact JSON; empty: none */
 	struct str mask_host;      /* Host for services inside, ${PORT} expands; empty: as sent */
@@ -377,6 +378,7 @@ struct sandbox_snapshot { /* a view */
 					    */
 	int64_t cpu_count, memory_mb, disk_mb, created_us;
 	int64_t size_mb; /* that its image takes, shared with others or not; 0: not known */
+	bool is_nested;  /* as what it was taken of */
 };
 typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snapshot *snap,
 	const struct err *e);

@@ -39,9 +39,9 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 			"INSERT INTO snapshots (image, team_id, template_id, alias, tag, "
 			"base_template, sandbox_id, "
 			"cpu_count, memory_mb, disk_mb, created_us, runtime, agent_id, size_mb, "
-			"named_by) "
+			"named_by, is_nested) "
 			"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, "
-			"$15)",
+			"$15, $16)",
 			STORE_PARAMS(P_TEXT(s->image), P_TEXT(s->team_id), P_TEXT(s->template_id),
 				P_STR(s->alias[0] ? str_of(s->alias) : STR_NONE), P_TEXT(s->tag),
 				P_TEXT(s->base_template), P_TEXT(s->sandbox_id),
@@ -49,7 +49,8 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 				P_INT(s->created_us), P_TEXT(s->runtime),
 				P_STR(s->agent_id[0] ? str_of(s->agent_id) : STR_NONE),
 				P_INT(s->size_mb),
-				P_STR(s->named_by[0] ? str_of(s->named_by) : STR_NONE)),
+				P_STR(s->named_by[0] ? str_of(s->named_by) : STR_NONE),
+				P_INT(s->is_nested)),
 			e);
 	return r < 0 ? r : store_add_caused_event(tx, &event, &cause, e);
 }
@@ -112,6 +113,7 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 12, s->agent_id, sizeof s->agent_id);
 	s->size_mb = store_int(row, 13);
 	store_copy_text(row, 14, s->named_by, sizeof s->named_by);
+	s->is_nested = store_int(row, 15) != 0;
 	list_append(arg, &snap->node);
 	return 0;
 }
@@ -121,7 +123,8 @@ int snap_load(struct store_tx *tx, struct list *snaps, struct err *e)
 	return store_query(tx,
 		"SELECT image, team_id, template_id, alias, tag, base_template, sandbox_id, "
 		"cpu_count, "
-		"memory_mb, disk_mb, created_us, runtime, agent_id, size_mb, named_by FROM "
+		"memory_mb, disk_mb, created_us, runtime, agent_id, size_mb, named_by, "
+		"is_nested FROM "
 		"snapshots ORDER "
 		"BY created_us DESC, "
 		"image",

@@ -327,6 +327,7 @@ static void describe(struct snapshot *p, const struct sandbox *sb)
 	(void)snprintf(s->base_template, sizeof s->base_template, "%s", sb->base_template);
 	(void)snprintf(s->sandbox_id, sizeof s->sandbox_id, "%s", sb->id);
 	memcpy(s->runtime, sb->runtime, sizeof s->runtime);
+	s->is_nested = sb->options.nested.value;
 	memcpy(s->agent_id, sb->agent_id, sizeof s->agent_id); /* they are that agent's files */
 	s->cpu_count = sb->limits.v[LIMIT_CPU];
 	s->memory_mb = sb->limits.v[LIMIT_MEMORY];

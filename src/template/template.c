@@ -9,6 +9,7 @@
 struct template_toml {
 	struct limit_in limits;
 	struct str user, workdir, start, runtime;
+	struct json_bool nested;
 };
 
 static const struct json_field toml_fields[] = { JSON_FIELD(struct template_toml, user, "user",
@@ -18,6 +19,7 @@ static const struct json_field toml_fields[] = { JSON_FIELD(struct template_toml
 	JSON_FIELD(struct template_toml, start, "start", JSON_STR, .max = TEMPLATE_TEXT_SIZE - 1),
 	JSON_FIELD(struct template_toml, runtime, "runtime", JSON_STR,
 		.max = TEMPLATE_RUNTIME_SIZE - 1),
+	JSON_FIELD(struct template_toml, nested, "nested", JSON_BOOL),
 #define LIMIT_FIELD(kind, name, key, unit, least, most, standard, ceiling)              \
 	JSON_FIELD(struct template_toml, limits.v[kind], key, JSON_INT, .min = (least), \
 		.max = (most)),
@@ -110,6 +112,7 @@ static void fill(struct template *t, const char *name, const struct template_tom
 	copy_text(t->workdir, sizeof t->workdir, toml->workdir);
 	copy_text(t->start, sizeof t->start, toml->start);
 	copy_text(t->runtime, sizeof t->runtime, toml->runtime);
+	t->is_nested = toml->nested.value;
 }
 
 /* Reads DIR/NAME. A few system calls on small local files: cheaper than keeping a copy true. */

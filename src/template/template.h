@@ -27,8 +27,9 @@ struct template
 	char workdir[TEMPLATE_TEXT_SIZE];
 	char start[TEMPLATE_TEXT_SIZE];      /* shell line run at boot; empty: none */
 	char runtime[TEMPLATE_RUNTIME_SIZE]; /* what runs it; empty: the server's default */
-	struct limit_set limits;             /* all said */
-	int64_t made_us;                     /* of its directory */
+	bool is_nested; /* namespaces may be made inside, unless a request says otherwise */
+	struct limit_set limits; /* all said */
+	int64_t made_us;         /* of its directory */
 };
 
 struct template_book;

@@ -30,7 +30,7 @@ TEST(a_template_is_found_by_name_and_id_in_every_spelling)
 	ASSERT(mkdtemp(dir));
 	put(dir, "base",
 		"cpu = 4\nmemory_mb = 512\nuser = \"root\"\nworkdir = '/srv'\nstart = \"sleep "
-		"1\"\nruntime = \"gvisor\"\n");
+		"1\"\nruntime = \"gvisor\"\nnested = true\n");
 	ASSERT_EQ(template_book_new(dir, &book, &e), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(spellings); i++) {
 		ASSERT_EQ(template_find(book, str_of(spellings[i]), &t, &e), 0);
@@ -42,6 +42,7 @@ TEST(a_template_is_found_by_name_and_id_in_every_spelling)
 	ASSERT_STR(t.workdir, "/srv");
 	ASSERT_STR(t.start, "sleep 1");
 	ASSERT_STR(t.runtime, "gvisor");
+	ASSERT(t.is_nested);
 	ASSERT_EQ(template_find(book, str_of(t.id), &by_id, &e), 0);
 	ASSERT_STR(by_id.name, "base");
 	(void)dir_remove_tree(AT_FDCWD, dir, &e);

@@ -23,10 +23,14 @@ static const struct engine {
 };
 static_assert(ARRAY_SIZE(engines) == WARDEN_ENGINES, "one line each");
 
-int engine_check(enum warden_engine engine, struct err *e)
+int engine_check(const struct warden_request *q, struct err *e)
 {
-	const struct engine *kind = &engines[engine];
+	const struct engine *kind = &engines[q->engine];
 
+	if (q->is_nested && q->engine != WARDEN_LOCAL && q->engine != WARDEN_GVISOR)
+		return err_set(e, -EOPNOTSUPP,
+			"with %s nothing can be nested: the runtimes 'local' and 'gvisor' can",
+			kind->program);
 	if (!kind->program || run_finds(kind->program))
 		return 0;
 	return err_set(e, -EOPNOTSUPP, "this host has no %s (%s): the runtime 'local' needs none",

@@ -17,7 +17,7 @@ static bool is_kind(const struct expectation *x, const struct expectation *of)
 {
 	return strcmp(x->template_name, of->template_name) == 0 &&
 	       disk_size_eq(x->disk_size, of->disk_size) && x->shm_bytes == of->shm_bytes &&
-	       x->has_mounts == of->has_mounts;
+	       x->goes_with_root == of->goes_with_root;
 }
 
 static int64_t all_uses(const struct warden *w)

@@ -6,7 +6,7 @@
 #include "base/base.h"
 
 enum {
-	WARDEN_VERSION = 6,
+	WARDEN_VERSION = 7,
 	WARDEN_ID_SIZE = 32,     /* with its NUL; [a-z0-9]+ */
 	WARDEN_NAME_SIZE = 64,   /* with its NUL; [a-z0-9][a-z0-9-_]* */
 	WARDEN_VOLUME_SIZE = 37, /* with its NUL; a UUID, names DATA/volumes/<it> */
@@ -81,6 +81,8 @@ struct warden_request {
 	uint32_t n_mounts; /* CREATE: that many struct warden_mount follow in the same message */
 	uint32_t reach_flags, n_ranges; /* CREATE, POLICY; any ranges: one more fd, the last */
 	uint32_t engine;                /* CREATE: enum warden_engine */
+	uint32_t is_nested; /* CREATE: namespaces of its own may be made inside; 0 or 1 */
+	uint32_t zero;
 };
 
 struct warden_mount {
@@ -217,12 +219,12 @@ struct warden_reply {
 
 /* Warden to guest, twice. ROOT seals the guest into its root file system: the descriptors are that
  * (a detached mount), the listening socket it will serve on, the files of enum guest_meter, as
- * detached mounts its directories of enum guest_group (n_groups: all of them, or none), and one
- * more detached mount for each of the paths. START makes it a sandbox with a
- * name: the descriptor is its settings. A prepared guest may wait between the two for hours. It
- * answers with a struct err (code 0: done) when it is prepared for a ROOT, after ROOT, and after
- * START, and closes the socket with the last answer. End of file before START means: nobody needs
- * you.
+ * detached mounts its directories of enum guest_group (n_groups: all of them, or none), a tree with
+ * FUSE_NODE in it (has_fuse), and one more detached mount for each of the paths. START makes it a
+ * sandbox with a name: the descriptor is its settings. A prepared guest may wait between the two
+ * for hours. It answers with a struct err (code 0: done) when it is prepared for a ROOT, after
+ * ROOT, and after START, and closes the socket with the last answer. End of file before START
+ * means: nobody needs you.
  *
  * With another engine than WARDEN_LOCAL the guest that gets ROOT starts that engine's program,
  * which starts a second guest in the root; the second one inherits the socket and gives the other
@@ -230,6 +232,7 @@ struct warden_reply {
  * same directories of cgroups. In gVisor no
  * listening socket can be handed in: in its place comes the door, a directory (a detached mount) in
  * which the guest makes its sockets, GUEST_SOCKET and GUEST_DIAL, before it answers to ROOT. */
+#define FUSE_NODE "fuse"          /* the device, in the tree that comes along */
 #define GUEST_SOCKET "guest.sock" /* its API */
 #define GUEST_DIAL "dial.sock"    /* ports of the sandbox: see guest_dial */
 enum guest_step {
@@ -269,6 +272,8 @@ struct guest_boot {
 	uint32_t n_groups;       /* ROOT only, not WARDEN_GVISOR */
 	uint32_t cpus;           /* ROOT: so many processors; 0: all, or not known yet */
 	uint32_t memory_mb;      /* ROOT: so much is expected; 0: somebody waits already */
+	uint32_t is_nested;      /* ROOT: namespaces may be made inside */
+	uint32_t has_fuse;       /* ROOT, nested: 0 or 1 */
 	char paths[WARDEN_MAX_MOUNTS][WARDEN_PATH_SIZE];
 };
 

@@ -128,7 +128,7 @@ static void prepared(struct slot *slot, const struct err *e)
 static void give_disk_ahead(struct slot *slot, const struct expectation *kind)
 {
 	CLEANUP(tree_done) struct tree tree = TREE_INIT;
-	bool has_tree = !kind->has_mounts && kind->template_name[0] &&
+	bool has_tree = !kind->goes_with_root && kind->template_name[0] &&
 			tree_open(slot->w, kind->template_name, &tree, NULL) >= 0;
 
 	slot->state = SLOT_MAKING;

@@ -46,6 +46,13 @@ static struct slot *find_placing(const struct warden *w)
 	return NULL;
 }
 
+/* Volumes are mounted, and namespaces inside allowed, when the root is given: one that has it will
+ * not do. */
+static bool goes_with_root(const struct warden_request *q)
+{
+	return q->n_mounts > 0 || q->is_nested;
+}
+
 /* One whose disk and root are being made as this request wants them. */
 static struct slot *find_in_making(const struct warden *w, const struct warden_request *q,
 	const struct tree *tree)
@@ -57,14 +64,13 @@ static struct slot *find_in_making(const struct warden *w, const struct warden_r
 		if (slot->state == SLOT_MAKING && slot->work && slot->has_disk &&
 			disk_size_eq(slot->disk_size, size_of(q)) &&
 			slot->asked_root.dev == tree->dev && slot->asked_root.ino == tree->ino &&
-			slot->shm_bytes == q->shm_bytes && q->n_mounts == 0)
+			slot->shm_bytes == q->shm_bytes && !goes_with_root(q))
 			return slot;
 	}
 	return NULL;
 }
 
-/* A slot sealed in the right root, else one without a root yet, else none. With volumes only the
- * latter will do: they are mounted when the root is given. */
+/* A slot sealed in the right root, else one without a root yet, else none. */
 static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 	const struct tree *tree)
 {
@@ -75,7 +81,7 @@ static struct slot *find_slot(struct warden *w, const struct warden_request *q,
 		struct slot *slot = container_of(node, struct slot, pool_node);
 
 		if (fits(slot, q) && slot->root.dev == tree->dev && slot->root.ino == tree->ino &&
-			slot->shm_bytes == q->shm_bytes && q->n_mounts == 0)
+			slot->shm_bytes == q->shm_bytes && !goes_with_root(q))
 			return slot;
 		if (fits(slot, q) && slot->root.dev == 0 && !rootless)
 			rootless = slot;
@@ -195,7 +201,7 @@ static void expect_alike(struct warden *w, const struct warden_request *q)
 	struct expectation x = { .disk_size = size_of(q),
 		.shm_bytes = q->shm_bytes,
 		.limits = { q->memory_bytes, q->cpu_percent, q->max_pids },
-		.has_mounts = q->n_mounts > 0 };
+		.goes_with_root = goes_with_root(q) };
 
 	(void)snprintf(x.template_name, sizeof x.template_name, "%s", q->template_name);
 	expect_another(w, &x);
@@ -384,7 +390,7 @@ void sandbox_create(struct warden *w, const struct warden_message *m, const int 
 	if (r >= 0 && map_get(&w->by_id, str_of(q->id)))
 		r = err_set(&e, -EEXIST, "sandbox '%s' exists", q->id);
 	if (r >= 0)
-		r = engine_check((enum warden_engine)q->engine, &e);
+		r = engine_check(q, &e);
 	if (r >= 0)
 		r = check_image(w, q, &e);
 	if (r >= 0)

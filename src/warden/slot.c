@@ -1,6 +1,7 @@
 /* Preparing a slot: first its place (place.h), with which it is bare, then its disk and the root on
  * it. Workers make all of that, since each part waits for locks or disks; what is left here is to
  * take what they made, and slot_end can undo from wherever it stopped. */
+#include "warden/fuse.h"
 #include "warden/host.h"
 #include "warden/place.h"
 #include "warden/state.h"
@@ -98,6 +99,21 @@ static uint32_t processors(uint32_t percent)
 	return (percent + ONE_CPU - 1) / ONE_CPU;
 }
 
+/* -EBADF: it gets none, or there is none. */
+static int give_fuse(struct slot *slot, const struct warden_message *m)
+{
+	struct err e = { 0 };
+	int fd;
+
+	if (!m || !m->request.is_nested || slot->engine != WARDEN_LOCAL)
+		return -EBADF;
+	slot->may_serve_files = true;
+	fd = fuse_make(&e);
+	if (fd < 0) /* it can do without */
+		log_warn("slot.no_fuse", "slot=%s err=%s", slot->key, log_quote(str_of(e.msg)));
+	return fd;
+}
+
 static int send_root(struct slot *slot, const int *own_fds, int n_own, const int *mount_fds,
 	struct err *e)
 {
@@ -107,7 +123,8 @@ static int send_root(struct slot *slot, const int *own_fds, int n_own, const int
 		.engine = slot->engine,
 		.n_mounts = m ? m->request.n_mounts : 0,
 		.shm_bytes = slot->shm_bytes };
-	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + WARDEN_MAX_MOUNTS], n = n_own, r;
+	int fds[GUEST_ROOT_FDS + GUEST_GROUPS + 1 + WARDEN_MAX_MOUNTS], n = n_own, r;
+	cleanup_close int fuse = give_fuse(slot, m);
 
 	if (!m) {
 		message.cpus = processors(slot->w->expected.limits.cpu_percent);
@@ -122,6 +139,10 @@ static int send_root(struct slot *slot, const int *own_fds, int n_own, const int
 	for (int i = 0; i < slot->n_groups && slot->engine != WARDEN_GVISOR; i++)
 		fds[n++] = slot->groups[i];
 	message.n_groups = (uint32_t)(n - n_own);
+	message.is_nested = m ? m->request.is_nested : 0;
+	message.has_fuse = fuse >= 0;
+	if (fuse >= 0)
+		fds[n++] = fuse;
 	for (uint32_t i = 0; i < message.n_mounts; i++) {
 		memcpy(message.paths[i], m->mounts[i].path, sizeof message.paths[i]);
 		fds[n++] = mount_fds[i];

@@ -102,6 +102,14 @@ TEST(limits_out_of_range_are_refused)
 	q = create_request();
 	q.engine = WARDEN_ENGINES;
 	ASSERT_EQ(decode(&q, 1), -ERANGE);
+	q = create_request();
+	q.is_nested = 1;
+	ASSERT_EQ(decode(&q, 1), 0);
+	q.is_nested = 2;
+	ASSERT_EQ(decode(&q, 1), -ERANGE);
+	q.is_nested = 1;
+	q.zero = 1;
+	ASSERT_EQ(decode(&q, 1), -EINVAL);
 }
 
 TEST(versions_operations_and_descriptor_counts_are_checked)

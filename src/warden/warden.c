@@ -392,6 +392,7 @@ static int adopt(struct warden *w, const struct state *s, const char *id, struct
 	(void)snprintf(slot->id, sizeof slot->id, "%s", id);
 	slot->number = s->number;
 	slot->engine = (enum warden_engine)s->engine;
+	slot->may_serve_files = true; /* its state does not say */
 	slot->image.is.loop = s->loop;
 	slot->disk_size.bytes = disk_bytes(&w->disk, &slot->image.is);
 	slot->pid = s->pid;

@@ -69,7 +69,7 @@ struct expectation {
 	struct disk_size disk_size;
 	uint64_t shm_bytes;
 	struct limits limits;
-	bool has_mounts;
+	bool goes_with_root; /* something of it does: see sandbox.c */
 };
 
 struct warden {
@@ -242,6 +242,7 @@ struct slot {
 	bool is_spared;        /* another may have its disk */
 	bool was_saved;        /* a copy of its disk was asked for */
 	uint64_t shm_bytes;    /* that its root was given */
+	bool may_serve_files;  /* file systems of its programs: see fuse.h */
 	struct limits limits, asked_limits;
 	struct crossing crossings[WARDEN_LIMITS];
 	struct tree root;       /* fd is unused; dev 0: none given yet */
@@ -379,7 +380,7 @@ int slot_start(struct slot *slot, const char *id, int settings_fd, struct err *e
 
 /* engine.c: sandboxes that another program runs, in the place that a slot is. */
 /* -EOPNOTSUPP: this host does not have it. */
-int engine_check(enum warden_engine engine, struct err *e);
+int engine_check(const struct warden_request *q, struct err *e);
 /* What the engine itself needs, on top of what its sandbox may. */
 struct limits engine_limits(enum warden_engine engine, const struct limits *of_sandbox);
 /* What comes with ROOT in the listening socket's place: the door, where it cannot be handed in. */

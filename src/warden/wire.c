@@ -64,6 +64,8 @@ static int check_create(const struct warden_request *q, struct err *e)
 		r = check_range("pids", q->max_pids, WIRE_MIN_PIDS, WIRE_MAX_PIDS, e);
 	if (r >= 0)
 		r = check_range("engine", q->engine, WARDEN_LOCAL, WARDEN_ENGINES - 1, e);
+	if (r >= 0)
+		r = check_range("nested", q->is_nested, 0, 1, e);
 	return r;
 }
 
@@ -129,6 +131,8 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 
 	if (q->op < WARDEN_CREATE || q->op > WARDEN_USAGE)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
+	if (q->zero || (q->is_nested && !create))
+		return err_set(e, -EINVAL, "operation %" PRIu32 " cannot be nested", q->op);
 	if (n_fds != count_fds(q))
 		return err_set(e, -EINVAL, "operation %" PRIu32 " came with %d descriptors", q->op,
 			n_fds);

@@ -1,4 +1,5 @@
 #include "warden/freezer.h"
+#include "warden/fuse.h"
 #include "warden/locks.h"
 #include "warden/netlink.h"
 #include "warden/place.h"
@@ -28,6 +29,8 @@ struct self {
 
 enum {
 	STOP_DEADLINE_MS = 2000,
+	CUT_AGAIN = 50,
+	CUT_PAUSE_US = 1000,
 	WARM_PAUSE_US = 2000, /* less than a grace period, whatever the machine */
 };
 
@@ -219,12 +222,28 @@ static bool is_little(const struct work_order *order, int layer_fd)
 	       disk_use_is_little(now, order->blank);
 }
 
+/* What was about to be mounted when it was killed may come a moment later. */
+static void cut_fuse(uid_t first_uid)
+{
+	struct err e = { 0 };
+	int n = fuse_cut(first_uid, &e);
+
+	for (int i = 0; i < CUT_AGAIN && n > 0; i++) {
+		(void)usleep(CUT_PAUSE_US);
+		n = fuse_cut(first_uid, &e);
+	}
+	if (n < 0)
+		log_warn("worker.fuse", "err=%s", log_quote(str_of(e.msg)));
+}
+
 static int do_shut(const struct self *self, const struct work_order *order, const int fds[WORK_FDS],
 	struct answer *a, struct err *e)
 {
 	cleanup_close int opened = -EBADF;
 
 	(void)cgroup_kill(self->cgroups, order->key);
+	if (order->first_uid)
+		cut_fuse(order->first_uid);
 	a->report.is_spared = is_little(order, fds[WORK_LAYER]);
 	if (a->report.is_spared || order->disk.loop < 0)
 		return 0;

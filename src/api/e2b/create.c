@@ -14,7 +14,7 @@ struct create_in {
 	struct str template_id, network, iam, mcp, runtime;
 	struct json_int timeout;
 	struct json_map metadata, env_vars;
-	struct json_bool secure, internet, auto_pause, auto_pause_memory;
+	struct json_bool secure, internet, auto_pause, auto_pause_memory, nested;
 	struct auto_resume_in auto_resume;
 	struct json_list volume_mounts;
 	struct limit_in limits;
@@ -41,6 +41,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, mcp, "mcp", JSON_RAW, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, runtime, "runtime", JSON_STR, .flags = JSON_NULLABLE,
 		.max = RUNTIME_NAME_SIZE - 1),
+	JSON_FIELD(struct create_in, nested, "nested", JSON_BOOL, .flags = JSON_NULLABLE),
 	JSON_FIELD(struct create_in, limits, "limits", JSON_OBJECT, .flags = JSON_NULLABLE,
 		.shape = &limit_shape),
 	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS,
@@ -89,7 +90,8 @@ static const char *wrong(const struct create_in *in, bool secure,
 static struct sandbox_options options_of(const struct create_in *in)
 {
 	struct sandbox_options options = { .auto_resume = in->auto_resume.enabled.value,
-		.internet = in->internet };
+		.internet = in->internet,
+		.nested = in->nested };
 
 	if (in->auto_pause.value)
 		options.on_timeout = in->auto_pause_memory.is_set && !in->auto_pause_memory.value

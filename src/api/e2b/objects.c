@@ -129,6 +129,7 @@ void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandb
 		jsonw_bool(w, "allowInternetAccess", sb->options.internet.value);
 	else
 		jsonw_null(w, "allowInternetAccess");
+	jsonw_bool(w, "nested", sb->options.nested.value);
 	if (sb->options.network.n)
 		api_network_write(call, w, "network", sb->options.network);
 	write_denied(call, w, sb);

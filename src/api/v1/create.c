@@ -27,7 +27,7 @@ struct create_in {
 	struct str agent_id, task_id, template_name, language, runtime, on_timeout, network;
 	struct json_int cpu, memory_mb, disk_mb, timeout, wait, idle_timeout, max_age;
 	struct json_map envs, secrets, metadata;
-	struct json_bool internet, auto_resume;
+	struct json_bool internet, auto_resume, nested;
 	struct json_list files, volumes;
 	struct limit_in limits;
 };
@@ -52,6 +52,7 @@ static const struct json_field create_fields[] = {
 	CREATE_FIELD(secrets, "secrets", JSON_MAP, .max = MAX_SECRETS),
 	CREATE_FIELD(metadata, "metadata", JSON_MAP, .max = MAX_ENVS),
 	CREATE_FIELD(internet, "internet", JSON_BOOL),
+	CREATE_FIELD(nested, "nested", JSON_BOOL),
 	CREATE_FIELD(network, "network", JSON_RAW),
 	CREATE_FIELD(volumes, "volumes", JSON_OBJECTS, .shape = &e2b_mount_shape, .max = 64),
 	CREATE_FIELD(files, "files", JSON_OBJECTS, .shape = &file_shape, .max = MAX_FILES),
@@ -306,6 +307,7 @@ static int read_timeout(struct creation *c)
 					       : MIN(usual, c->call->api->config.max_timeout_s);
 	c->spec.options.auto_resume = in->auto_resume.value;
 	c->spec.options.internet = in->internet;
+	c->spec.options.nested = in->nested;
 	c->spec.options.idle_timeout_s = in->idle_timeout.value;
 	c->spec.options.max_age_s = in->max_age.is_set ? in->max_age.value : SANDBOX_AGE_USUAL;
 	if (in->auto_resume.value && str_is(in->on_timeout, "pause_to_disk")) {

@@ -119,6 +119,7 @@ static void write_live(struct api_call *call, struct jsonw *w, const struct sand
 	write_seconds(w, "idle_timeout", sb->options.idle_timeout_s);
 	write_seconds(w, "max_age", sb->options.max_age_s);
 	jsonw_bool(w, "internet", !sb->options.internet.is_set || sb->options.internet.value);
+	jsonw_bool(w, "nested", sb->options.nested.value);
 	if (sb->options.network.n)
 		api_network_write(call, w, "network", sb->options.network);
 	else

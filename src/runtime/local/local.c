@@ -155,6 +155,7 @@ void local_create_with(struct local *local, enum warden_engine engine,
 		(void)snprintf(call->request.image_name, sizeof call->request.image_name, "%s",
 			spec->image);
 	call->request.engine = engine;
+	call->request.is_nested = spec->is_nested;
 	add_limits(&call->request, spec->limits);
 	add_mounts(call, spec);
 	/* The warden passes the settings on without a look. */
