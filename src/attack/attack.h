@@ -44,6 +44,7 @@ struct finding {
 	int tries;
 	const int *right; /* as in the attempt */
 	const struct scene *scene;
+	bool is_allowed; /* this sandbox may: what works is contained, as the attempt says why */
 	char evidence[EVIDENCE_SIZE];
 };
 
@@ -67,6 +68,9 @@ struct scene {
 	 * is done to the sandbox. What comes from the host or a neighbour is an escape all the
 	 * same. */
 	bool own_kernel;
+	/* Namespaces and mounts of its own may be made inside: that they can is no escape, what can
+	 * be had by them may be one. */
+	bool nested;
 };
 
 struct attempt {
@@ -77,6 +81,7 @@ struct attempt {
 	const int *right;
 	const char *const *paths; /* of the host, that it is about; ends with NULL */
 	const void *detail;       /* for `run`, where several attempts share one */
+	bool nests;               /* what it tries is allowed in nested sandboxes */
 };
 extern const int by_filter[], by_rights[], by_rights_or_read_only[];
 
@@ -105,7 +110,8 @@ struct family {
 
 extern const struct family fds_family, proc_family, kernel_family, foreign_family,
 	namespaces_family, mounts_family, devices_family, network_family, frames_family,
-	neighbours_family, layers_family, terminal_family, files_family, memory_family;
+	neighbours_family, layers_family, terminal_family, files_family, memory_family,
+	nested_family;
 
 /* ---- findings: a later, heavier verdict replaces a lighter one with its evidence ---- */
 #define FINDING(n) __attribute__((format(printf, n, n + 1)))
@@ -118,6 +124,9 @@ void escaped(struct finding *f, const char *fmt, ...) FINDING(2);
  * the sandbox's. */
 void given_by_kernel(struct finding *f, const char *fmt, ...) FINDING(2);
 bool is_own_kernel(const struct finding *f);
+/* A nested sandbox lives in a user namespace below its own, whose map says nothing of the host, and
+ * whose root may mount. That it is not the host's is seen by whose the host's own device is. */
+bool is_inner(const struct scene *scene);
 /* Something failed with `error`: refused, when that is one of the errors that the attempt names. */
 void refused_with(struct finding *f, int error, const char *fmt, ...) FINDING(3);
 /* A system call's result. An error that the attempt does not name is inconclusive where it speaks
@@ -136,6 +145,14 @@ enum {
 	NO_CHILD = -1000, /* far from any signal */
 };
 int in_child(int (*work)(void *arg), void *arg);
+
+/* namespaces.c: root of a nested user namespace, with mounts and network of its own, is whoever we
+ * are now. 0, or how to exit: NOT_NESTED when that was refused. */
+enum {
+	NOT_NESTED = 200, /* exit statuses, where no errno is that large */
+	NEST_FAILED = 201,
+};
+int nest(int more_flags);
 
 /* walk.c: every file that is no directory and no symbolic link, up to WALK_MAX of them. */
 enum {

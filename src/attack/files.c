@@ -135,7 +135,9 @@ static int power_of(const char *path)
 
 static void judge_power(struct finding *f, int power, const char *how)
 {
-	if (power == HAS_POWER)
+	if (power == HAS_POWER && is_inner(f->scene))
+		contained(f, "a program %s holds sys_admin, for what is mounted inside", how);
+	else if (power == HAS_POWER)
 		escaped(f, "a program %s holds sys_admin", how);
 	else if (power == HAS_NONE)
 		contained(f, "a program %s has no capability that reaches beyond", how);

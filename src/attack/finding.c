@@ -1,5 +1,6 @@
 #include "attack/attack.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 const int by_filter[] = { EPERM, 0 };
@@ -36,6 +37,16 @@ bool is_own_kernel(const struct finding *f)
 	return f->scene && f->scene->own_kernel;
 }
 
+bool is_inner(const struct scene *scene)
+{
+	enum {
+		NOBODY = 65534
+	};
+	struct stat st;
+
+	return scene->nested && stat("/dev/null", &st) == 0 && st.st_uid == NOBODY;
+}
+
 void given_by_kernel(struct finding *f, const char *fmt, ...)
 {
 	char what[EVIDENCE_SIZE];
@@ -44,7 +55,9 @@ void given_by_kernel(struct finding *f, const char *fmt, ...)
 	va_start(ap, fmt);
 	(void)vsnprintf(what, sizeof what, fmt, ap);
 	va_end(ap);
-	if (is_own_kernel(f))
+	if (f->is_allowed)
+		contained(f, "%.180s (nested: on what is its own)", what);
+	else if (is_own_kernel(f))
 		contained(f, "%.180s (of a kernel of its own)", what);
 	else
 		escaped(f, "%s", what);
@@ -137,8 +150,11 @@ void judge_open(struct finding *f, const char *path, int flags)
 		judge_path_error(f, errno, path);
 		return;
 	}
-	given_by_kernel(f, "%s can be opened%s", path,
-		(flags & O_ACCMODE) == O_RDONLY ? "" : " for writing");
+	if (f->scene && f->scene->nested && strcmp(path, "/dev/fuse") == 0)
+		contained(f, "%s can be opened: file systems of its own programs", path);
+	else
+		given_by_kernel(f, "%s can be opened%s", path,
+			(flags & O_ACCMODE) == O_RDONLY ? "" : " for writing");
 	(void)close(fd);
 }
 

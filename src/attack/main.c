@@ -19,8 +19,8 @@ enum {
 
 static const struct family *const families[] = { &fds_family, &files_family, &mounts_family,
 	&layers_family, &proc_family, &devices_family, &kernel_family, &foreign_family,
-	&memory_family, &namespaces_family, &terminal_family, &neighbours_family, &network_family,
-	&frames_family };
+	&memory_family, &namespaces_family, &nested_family, &terminal_family, &neighbours_family,
+	&network_family, &frames_family };
 
 struct options {
 	struct scene scene;
@@ -63,6 +63,7 @@ static void trial_start(struct trial *t, const struct scene *scene)
 {
 	*t->f = (struct finding){ .right = t->attempt->right,
 		.scene = scene,
+		.is_allowed = scene->nested && t->attempt->nests,
 		.evidence = "it could not be tried" };
 	t->pid = fork();
 	if (t->pid != 0)
@@ -280,6 +281,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->says_power = true;
 		else if (strcmp(argv[i], "--inside") == 0)
 			o->scene.changes_files = true;
+		else if (strcmp(argv[i], "--nested") == 0)
+			o->scene.nested = true;
 		else if (i + 1 == argc || take_option(o, argv[i], argv[i + 1]) < 0)
 			return -EINVAL;
 		else
@@ -308,7 +311,7 @@ int main(int argc, char **argv)
 		(void)fprintf(stderr,
 			"usage: atoll-probe [--list | --survey | --serve | --orphans N |\n"
 			"       --swap DIR --link TARGET]\n"
-			"       [--inside] [--mark TEXT] [--family NAME]...\n"
+			"       [--inside] [--nested] [--mark TEXT] [--family NAME]...\n"
 			"       [--host ADDRESS]... [--canary-port PORT] [--api-port PORT]\n"
 			"       [--neighbour ADDRESS] [--secret PATH] [--path PATH]...\n"
 			"       [--host-kernel RELEASE] [--host-pid PID] [--lacks PATH:...]\n"

@@ -202,7 +202,8 @@ static const struct attempt attempts[] = {
 	{ "places", "have something else in the place of /proc, /sys, /dev, /dev/pts", check_places,
 		NULL, NULL, NULL },
 	{ "null", "have something else in the place of /dev/null", check_null, NULL, NULL, NULL },
-	{ "uncover", "take away what covers the kernel's files", uncover, by_filter, NULL, NULL },
-	{ "remount", "make the kernel's files writable", remount, by_filter, NULL, NULL },
+	{ "uncover", "take away what covers the kernel's files", uncover, by_filter, NULL, NULL,
+		true },
+	{ "remount", "make the kernel's files writable", remount, by_filter, NULL, NULL, true },
 };
 FAMILY(mounts, attempts);

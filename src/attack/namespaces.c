@@ -17,10 +17,8 @@
 
 enum {
 	NESTED = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET,
-	/* Exit status, where no errno is that large: the namespaces themselves were refused, or
-	 * failed otherwise. */
-	NOT_NESTED = 200,
-	NEST_FAILED = 201,
+	NEST_TRIES = 100,
+	NEST_PAUSE_US = 100 * 1000,
 };
 
 static const struct {
@@ -107,14 +105,17 @@ static void by_setns(const struct attempt *a, const struct scene *scene, struct 
 
 /* ---- inside a nested user namespace ---- */
 
-/* Root of the nested one is whoever we are now. 0, or how to exit. */
-static int nest(void)
+int nest(int more_flags)
 {
 	char map[64];
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
+	int r, tries = 0;
 
-	if (unshare(NESTED) < 0)
+	/* Networks that were others' are removed a moment later. */
+	while ((r = unshare(NESTED | more_flags)) < 0 && errno == ENOSPC && tries++ < NEST_TRIES)
+		(void)usleep(NEST_PAUSE_US);
+	if (r < 0)
 		return errno == EPERM ? NOT_NESTED : NEST_FAILED;
 	(void)file_write(AT_FDCWD, "/proc/self/setgroups", STR("deny"), NULL);
 	(void)snprintf(map, sizeof map, "0 %u 1", (unsigned)uid);
@@ -127,7 +128,7 @@ static int nest(void)
 static int mount_overlay(void *arg)
 {
 	char dir[] = "/tmp/atoll-probe-XXXXXX", options[256];
-	int r = nest();
+	int r = nest(0);
 
 	(void)arg;
 	if (r != 0)
@@ -145,7 +146,7 @@ static int mount_overlay(void *arg)
 static int mount_fuse(void *arg)
 {
 	char options[96];
-	int fd, r = nest();
+	int fd, r = nest(0);
 
 	(void)arg;
 	if (r != 0)
@@ -218,7 +219,7 @@ static int ask_nftables(void)
 
 static int nested_table(void *arg)
 {
-	int r = nest();
+	int r = nest(0);
 
 	(void)arg;
 	return r != 0 ? r : ask_nftables();
@@ -233,6 +234,7 @@ static int own_table(void *arg)
 struct inner {
 	const char *what;
 	int (*work)(void *arg);
+	bool is_allowed; /* in nested sandboxes */
 };
 
 static void try_nested(const struct attempt *a, const struct scene *scene, struct finding *f)
@@ -240,9 +242,10 @@ static void try_nested(const struct attempt *a, const struct scene *scene, struc
 	const struct inner *inner = a->detail;
 	int status = in_child(inner->work, NULL);
 
-	(void)scene;
 	if (status == NOT_NESTED)
 		refused(f, "no nested user namespace, so no %s", inner->what);
+	else if (status == 0 && scene->nested && inner->is_allowed)
+		contained(f, "%s works, on what is the sandbox's own", inner->what);
 	else if (status == 0)
 		escaped(f, "%s works in a nested user namespace", inner->what);
 	else if (status < 0 || status == NEST_FAILED)
@@ -259,9 +262,9 @@ static void own_rules(const struct attempt *a, const struct scene *scene, struct
 	judge_status(f, in_child(own_table, NULL), "nftables in the sandbox's own network");
 }
 
-static const struct inner overlay = { "overlay mount", mount_overlay },
-			  nftables = { "nftables", nested_table },
-			  fuse = { "fuse mount", mount_fuse };
+static const struct inner overlay = { "overlay mount", mount_overlay, true },
+			  nftables = { "nftables", nested_table, false },
+			  fuse = { "fuse mount", mount_fuse, true };
 
 /* Its flags lie in memory: a filter can only say that there is no such call. */
 static const int as_unknown[] = { ENOSYS, 0 };
@@ -270,10 +273,10 @@ static const char *const of_others[] = { "/proc/self/ns/uts", "/proc/self/ns/mnt
 	"/proc/1/ns/mnt", "/proc/1/ns/user", NULL };
 
 static const struct attempt attempts[] = {
-	{ "unshare", "make namespaces by unshare", by_unshare, by_filter, NULL, NULL },
-	{ "clone", "make namespaces by clone", by_clone, by_filter, NULL, NULL },
-	{ "clone3", "make namespaces by clone3", by_clone3, as_unknown, NULL, NULL },
-	{ "setns", "enter namespaces of others", by_setns, by_rights, of_others, NULL },
+	{ "unshare", "make namespaces by unshare", by_unshare, by_filter, NULL, NULL, true },
+	{ "clone", "make namespaces by clone", by_clone, by_filter, NULL, NULL, true },
+	{ "clone3", "make namespaces by clone3", by_clone3, as_unknown, NULL, NULL, true },
+	{ "setns", "enter namespaces of others", by_setns, by_rights, of_others, NULL, true },
 	{ "overlay", "mount overlayfs in a nested user namespace", try_nested, NULL, NULL,
 		&overlay },
 	{ "nftables", "use nftables in a nested user namespace", try_nested, NULL, NULL,

@@ -37,6 +37,15 @@ static bool look_for_agent(const char *path, const struct stat *st, void *arg)
 }
 
 /* The one of the own cgroup, and one that could be mounted. */
+/* Who may mount inside is told what is wrong with it, and gets none all the same. */
+static void judge_tree(struct finding *f, int result)
+{
+	if (result < 0 && (errno == EINVAL || errno == EBUSY) && is_inner(f->scene))
+		contained(f, "a cgroup tree is not mounted: %s", strerrordesc_np(errno));
+	else
+		judge_call(f, result, "mount a cgroup tree");
+}
+
 static void release_agent(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
 	static const char *const options[] = { "memory", "rdma", "none,name=atoll-probe" };
@@ -50,7 +59,7 @@ static void release_agent(const struct attempt *a, const struct scene *scene, st
 		return;
 	}
 	for (size_t i = 0; scene->changes_files && i < ARRAY_SIZE(options); i++)
-		judge_call(f, mount("none", dir, "cgroup", 0, options[i]), "mount a cgroup tree");
+		judge_tree(f, mount("none", dir, "cgroup", 0, options[i]));
 	(void)rmdir(dir);
 }
 
@@ -314,14 +323,18 @@ static void read_map(const struct attempt *a, const struct scene *scene, struct 
 	int64_t n[3] = { 0 }; /* first inside, first outside, how many */
 	struct str rest, word;
 
-	(void)scene;
 	if (file_read(AT_FDCWD, a->detail, &text, NULL) < 0)
 		return;
 	rest = buf_str(&text);
 	for (size_t i = 0; i < ARRAY_SIZE(n); i++)
 		if (!next_word(&rest, &word) || str_to_int(word, 0, UINT32_MAX, &n[i]) < 0)
 			return;
-	if (n[1] < ID_BLOCK || n[2] > ID_BLOCK || next_word(&rest, &word))
+	if (n[1] < ID_BLOCK && n[2] <= ID_BLOCK && is_inner(scene))
+		contained(f,
+			"%" PRId64 " ids are those of the namespace around it, where root owns no "
+			"device",
+			n[2]);
+	else if (n[1] < ID_BLOCK || n[2] > ID_BLOCK || next_word(&rest, &word))
 		given_by_kernel(f,
 			"id %" PRId64 " inside is %" PRId64 " outside, and %" PRId64 " more", n[0],
 			n[1], n[2] - 1);
@@ -331,6 +344,10 @@ static void read_map(const struct attempt *a, const struct scene *scene, struct 
 			" outside, nobody there",
 			n[2], n[0], n[1]);
 }
+
+enum {
+	MOUNTING = 21, /* CAP_SYS_ADMIN */
+};
 
 static void hold_capabilities(const struct attempt *a, const struct scene *scene, struct finding *f)
 {
@@ -347,7 +364,6 @@ static void hold_capabilities(const struct attempt *a, const struct scene *scene
 	uint64_t held;
 
 	(void)a;
-	(void)scene;
 	if (file_read(AT_FDCWD, "/proc/self/status", &text, NULL) < 0)
 		return;
 	line = strstr(buf_str(&text).p, "CapBnd:");
@@ -355,7 +371,10 @@ static void hold_capabilities(const struct attempt *a, const struct scene *scene
 		return;
 	held = strtoull(line + strlen("CapBnd:"), NULL, 16);
 	for (size_t i = 0; i < ARRAY_SIZE(powers); i++)
-		if (held >> powers[i].bit & 1)
+		if (held >> powers[i].bit & 1 && powers[i].bit == MOUNTING && is_inner(scene))
+			contained(f, "%s is within reach, for what is mounted inside",
+				powers[i].name);
+		else if (held >> powers[i].bit & 1)
 			escaped(f, "%s is within reach (bounding set %" PRIx64 ")", powers[i].name,
 				held);
 	refused(f, "the bounding set is %" PRIx64, held);

@@ -89,6 +89,8 @@ static void add_scene(struct words *w)
 
 	add_word(w, PROBE_PATH);
 	add_word(w, "--inside");
+	if (args_has(&a->cli->args, "nested"))
+		add_word(w, "--nested");
 	/* Where the sandbox is to have a kernel of its own, the probe finds out whether it has. */
 	if (runtime && strcmp(runtime, "gvisor") == 0 && uname(&host) == 0)
 		add_option(w, "--host-kernel", host.release);

@@ -86,11 +86,13 @@ bool attack_is_alive(struct attack *a, const struct target *target)
 	return attack_fetch(a, target, &request, &answer, &e) == 0 && answer.status / 100 == 2;
 }
 
-/* The request with the runtime in it that the whole run is about. */
+/* The request with what the whole run is about: a runtime, nested sandboxes. */
 static const char *with_runtime(struct attack *a, const char *json)
 {
 	const char *runtime = args_value(&a->cli->args, "runtime");
 
+	if (args_has(&a->cli->args, "nested"))
+		json = arena_printf(a->cli->arena, "{\"nested\":true,%s", json + 1);
 	return runtime ? arena_printf(a->cli->arena, "{\"runtime\":\"%s\",%s", runtime, json + 1)
 		       : json;
 }

@@ -277,6 +277,8 @@ static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s
 	jsonw_strz(&w, "templateID", template_id);
 	if (runtime)
 		jsonw_strz(&w, "runtime", runtime);
+	if (args_has(&cli->args, "nested"))
+		jsonw_bool(&w, "nested", true);
 	if (timeout_s)
 		jsonw_int(&w, "timeout", timeout_s);
 	r = write_metadata(cli, &w, e);

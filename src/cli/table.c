@@ -225,6 +225,7 @@ static const struct cli_option doctor_options[] = {
 	{ "attack", 0, NULL, "try to get out of real sandboxes, and say how it went" },
 	{ "explain", 0, "ID", "all that is known about one check" },
 	{ "fix", 0, NULL, "as root: raise the kernel's settings that are warned of" },
+	{ "nested", 0, NULL, "with --attack: sandboxes that may make namespaces inside" },
 	{ "only", 0, "WAY", "with --attack: this part of it alone" },
 	{ "own-server", 0, NULL, "with --attack: a server of its own, though another answers" },
 	{ "runtime", 0, "NAME", "with --attack: what runs those sandboxes" },

@@ -358,14 +358,15 @@ static bool is_warden(int fd)
 
 enum boot_place boot_place(int argc, char *const argv[])
 {
-	bool inside = argc == 3 && strcmp(argv[1], "--inside") == 0;
+	bool nested = argc == 4 && strcmp(argv[3], ENGINE_NESTED) == 0;
+	bool inside = (argc == 3 || nested) && strcmp(argv[1], "--inside") == 0;
 
 	if (getpid() != 1)
 		return BOOT_NOWHERE;
 	if (argc == 1 && is_warden(WARDEN_GUEST_FD))
 		return BOOT_SLOT;
 	if (inside && strcmp(argv[2], "gvisor") == 0 && is_warden(STDIN_FILENO))
-		return BOOT_GVISOR;
+		return nested ? BOOT_GVISOR_NESTED : BOOT_GVISOR;
 	if (inside && strcmp(argv[2], "container") == 0 && is_warden(WARDEN_GUEST_FD))
 		return BOOT_CONTAINER;
 	return BOOT_NOWHERE;

@@ -46,6 +46,7 @@ enum boot_place {
 	BOOT_NOWHERE, /* by somebody else */
 	BOOT_SLOT,    /* by the warden itself */
 	BOOT_GVISOR,  /* by an engine that the first guest has started: engine.h */
+	BOOT_GVISOR_NESTED,
 	BOOT_CONTAINER,
 };
 enum boot_place boot_place(int argc, char *const argv[]);

@@ -86,7 +86,7 @@ static void write_caps(struct jsonw *w)
 	jsonw_end_object(w);
 }
 
-static void write_process(struct jsonw *w, bool gvisor)
+static void write_process(struct jsonw *w, bool gvisor, bool nested)
 {
 	jsonw_object(w, "process");
 	jsonw_bool(w, "terminal", false);
@@ -98,6 +98,8 @@ static void write_process(struct jsonw *w, bool gvisor)
 	jsonw_strz(w, NULL, ENGINE_GUEST);
 	jsonw_strz(w, NULL, "--inside");
 	jsonw_strz(w, NULL, gvisor ? "gvisor" : "container");
+	if (nested)
+		jsonw_strz(w, NULL, ENGINE_NESTED);
 	jsonw_end_array(w);
 	jsonw_array(w, "env");
 	jsonw_strz(w, NULL, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -131,20 +133,20 @@ static void write_namespaces(struct jsonw *w, bool gvisor)
 	jsonw_end_object(w);
 }
 
-void engine_config(enum warden_engine engine, uint64_t shm_bytes, struct buf *out)
+void engine_config(const struct guest_boot *m, struct buf *out)
 {
-	bool gvisor = engine == WARDEN_GVISOR;
+	bool gvisor = m->engine == WARDEN_GVISOR;
 	struct jsonw w;
 
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
 	jsonw_strz(&w, "ociVersion", "1.0.2");
-	write_process(&w, gvisor);
+	write_process(&w, gvisor, m->is_nested);
 	jsonw_object(&w, "root");
 	jsonw_strz(&w, "path", ENGINE_ROOT);
 	jsonw_end_object(&w);
 	jsonw_strz(&w, "hostname", "atoll");
-	write_places(&w, gvisor, shm_bytes);
+	write_places(&w, gvisor, m->shm_bytes);
 	write_namespaces(&w, gvisor);
 	jsonw_end_object(&w);
 }

@@ -104,7 +104,7 @@ static int write_config(const struct guest_boot *m, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(CONFIG_MAX_BYTES);
 
-	engine_config((enum warden_engine)m->engine, m->shm_bytes, &text);
+	engine_config(m, &text);
 	return file_replace(AT_FDCWD, ENGINE_PLACE "/config.json", buf_str(&text), 0444, e);
 }
 

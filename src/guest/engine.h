@@ -13,6 +13,7 @@
  * sandbox's disk. */
 #define ENGINE_GUEST "/dev/atoll-guest"
 #define ENGINE_DOOR "/dev/atoll"
+#define ENGINE_NESTED "--nested"          /* a word more for a guest that is to be nested */
 #define ENGINE_GROUPS "/dev/atoll-groups" /* directories by engine_groups, if there are any */
 
 /* Where the engine finds them, in the first guest's. */
@@ -34,4 +35,4 @@ extern const char *const engine_groups[GUEST_GROUPS];
 int engine_run(const int *fds, const struct guest_boot *message, struct err *e);
 
 /* The bundle's config.json. shm_bytes 0: as large as the memory allows. */
-void engine_config(enum warden_engine engine, uint64_t shm_bytes, struct buf *out);
+void engine_config(const struct guest_boot *m, struct buf *out);

@@ -24,7 +24,7 @@ enum {
 	 * in it; what a datagram socket holds back is 64 KiB. */
 	GRANT_MAX_RARE = 1024,
 	GRANT_MAX_DATAGRAM = 4096,
-	GRANT_MAX_INSIDE = 64, /* of either, in a network that was made inside */
+	GRANT_MAX_INSIDE = 32, /* of either, in a network that was made inside */
 	/* A filter of the largest size is 56 KiB of machine code. */
 	GRANT_MAX_FILTERS = 1024,
 	GRANT_THREADS = 4096, /* that are told apart */

@@ -4,10 +4,12 @@
 #include "guest/seccomp.h"
 #include "guest/view.h"
 
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 enum {
 	BACKLOG = 1024,
@@ -59,15 +61,41 @@ static int leave_no_trace(enum boot_place place, struct err *e)
 	return 0;
 }
 
+/* In a process of its own. Older ones say that they have made a mount namespace, and have not. */
+static bool can_nest(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID) < 0 ||
+			mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+			mount("none", "/proc", "tmpfs", 0, NULL) < 0);
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0 && access("/proc/self", F_OK) == 0;
+}
+
+static int check_nesting(struct err *e)
+{
+	if (can_nest())
+		return 0;
+	return err_set(e, -EOPNOTSUPP,
+		"this runsc cannot nest: its kernel has no mount namespaces (Debian 12's has "
+		"none); "
+		"the runtime 'local' can");
+}
+
 /* gVisor's own kernel is what separates this sandbox from the host: nothing to mask, no calls to
  * forbid. */
-static int prepare_gvisor(struct boot *ret, struct err *e)
+static int prepare_gvisor(enum boot_place place, struct boot *ret, struct err *e)
 {
 	int r;
 
 	if (dup3(STDIN_FILENO, WARDEN_GUEST_FD, O_CLOEXEC) < 0)
 		return err_sys(e, -errno, "move the warden's socket");
 	r = null_stdio(e);
+	if (r >= 0 && place == BOOT_GVISOR_NESTED)
+		r = check_nesting(e);
 	if (r >= 0)
 		r = covers_make_in_gvisor(&ret->covers, e);
 	if (r >= 0)
@@ -143,7 +171,7 @@ static int prepare_container(struct boot *ret, struct err *e)
 
 int inside_prepare(enum boot_place place, struct boot *ret, struct err *e)
 {
-	int r = place == BOOT_GVISOR ? prepare_gvisor(ret, e) : prepare_container(ret, e);
+	int r = place == BOOT_CONTAINER ? prepare_container(ret, e) : prepare_gvisor(place, ret, e);
 
 	if (r < 0)
 		return r;

@@ -143,6 +143,7 @@ static void show_itself(struct program *p, struct boot *boot)
 
 static int run_booted(struct program *p, enum boot_place place)
 {
+	bool is_gvisor = place == BOOT_GVISOR || place == BOOT_GVISOR_NESTED;
 	struct boot boot = BOOT_INIT;
 	struct err e = { 0 };
 	int r = boot_prepare(place, &boot, &e);
@@ -162,8 +163,8 @@ static int run_booted(struct program *p, enum boot_place place)
 	p->guest.gauges.use_fd = TAKE_FD(boot.use_fd);
 	if (r == 0)
 		r = set_up(p, TAKE_FD(boot.listen_fd), &e);
-	p->guest.processes.no_hangup = place == BOOT_GVISOR;
-	p->guest.settings.needs_preload = place == BOOT_GVISOR && compat_prepare();
+	p->guest.processes.no_hangup = is_gvisor;
+	p->guest.settings.needs_preload = is_gvisor && compat_prepare();
 	if (r == 0 && boot.dial_fd >= 0)
 		r = ports_take(&p->ports, p->loop, TAKE_FD(boot.dial_fd), &e);
 	if (r == 0 && boot.expected_memory_mb)

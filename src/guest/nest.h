@@ -23,8 +23,8 @@
 enum {
 	NEST_MAX_KIND = 256, /* namespaces of each kind, of the whole sandbox at once */
 	/* A network takes some hundreds of KiB, most of which the kernel charges to nobody. */
-	NEST_MAX_NETWORKS = 24,
-	NEST_MOUNTS_A_SECOND = 64,
+	NEST_MAX_NETWORKS = 64,
+	NEST_MOUNTS_A_SECOND = 1024,
 };
 
 /* While /proc/sys may still be written, before anything of the sandbox's own runs. */

@@ -26,7 +26,9 @@ static int describe(struct arena *arena, enum warden_engine engine, struct confi
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(64 << 10);
 
-	engine_config(engine, SHM_BYTES, &text);
+	const struct guest_boot message = { .engine = engine, .shm_bytes = SHM_BYTES };
+
+	engine_config(&message, &text);
 	return text.failed ? -ENOBUFS
 			   : json_decode(arena, buf_str(&text), &config_shape, ret, NULL);
 }
