@@ -25,22 +25,39 @@ static bool is_datagram(const struct seccomp_data *call)
 	       (protocol == 0 || protocol == IPPROTO_UDP);
 }
 
-static void note_thread(struct grants *g, uint32_t thread, int64_t now_ms)
+static void note_thread(struct grant_moment *m, uint32_t thread, int64_t now_ms)
 {
-	uint64_t bit = UINT64_C(1) << thread % 64, *word = &g->threads[thread % GRANT_THREADS / 64];
+	uint64_t bit = UINT64_C(1) << thread % 64, *word = &m->threads[thread % GRANT_THREADS / 64];
 
-	if (now_ms - g->moment_ms >= MOMENT_MS) {
-		memset(g->threads, 0, sizeof g->threads);
-		g->moment_ms = now_ms;
-		g->n_threads = 0;
+	if (now_ms - m->began_ms >= MOMENT_MS) {
+		memset(m->threads, 0, sizeof m->threads);
+		m->began_ms = now_ms;
+		m->n_threads = 0;
 	}
-	g->n_threads += !(*word & bit);
+	m->n_threads += !(*word & bit);
 	*word |= bit;
+}
+
+/* The one that nobody has asked for longest makes room: there are no more networks than places. */
+static struct grant_moment *moment_of(struct grants *g, uint64_t network)
+{
+	struct grant_moment *oldest = g->inside;
+
+	if (network == 0 || !g->inside)
+		return &g->moment;
+	for (int i = 0; i < NEST_MAX_NETWORKS; i++) {
+		if (g->inside[i].network == network)
+			return &g->inside[i];
+		if (g->inside[i].began_ms < oldest->began_ms)
+			oldest = &g->inside[i];
+	}
+	*oldest = (struct grant_moment){ .network = network };
+	return oldest;
 }
 
 static int64_t most_of(const struct grant_count *count, bool of_datagrams)
 {
-	if (count->is_inside)
+	if (count->network)
 		return GRANT_MAX_INSIDE;
 	return of_datagrams ? GRANT_MAX_DATAGRAM : GRANT_MAX_RARE;
 }
@@ -48,8 +65,10 @@ static int64_t most_of(const struct grant_count *count, bool of_datagrams)
 int grant_socket(struct grants *g, uint32_t thread, const struct seccomp_data *call,
 	const struct grant_count *count, int64_t now_ms)
 {
-	note_thread(g, thread, now_ms);
-	return count->sockets + g->n_threads > most_of(count, is_datagram(call)) ? -ENOBUFS : 0;
+	struct grant_moment *m = moment_of(g, count->network);
+
+	note_thread(m, thread, now_ms);
+	return count->sockets + m->n_threads > most_of(count, is_datagram(call)) ? -ENOBUFS : 0;
 }
 
 /* "sockets: used 17" begins it. */
@@ -71,7 +90,7 @@ static int64_t count_in(int fd)
  * files for each network, with numbers that no other has. */
 static struct grant_count count_of(const struct grants *g, uint32_t thread)
 {
-	struct grant_count count = { .is_inside = true };
+	struct grant_count count = { .network = UINT64_MAX };
 	cleanup_close int fd = -EBADF;
 	char path[PATH_SIZE];
 	struct stat own, its;
@@ -82,7 +101,7 @@ static struct grant_count count_of(const struct grants *g, uint32_t thread)
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	count.sockets = count_in(fd);
 	if (fd >= 0 && fstat(fd, &its) == 0 && fstat(g->sockets_fd, &own) == 0)
-		count.is_inside = its.st_dev != own.st_dev || its.st_ino != own.st_ino;
+		count.network = its.st_ino == own.st_ino ? 0 : its.st_ino;
 	return count;
 }
 
@@ -214,6 +233,8 @@ int grants_take(struct grants *g, struct loop *loop, int asked_fd, int place_fd,
 {
 	g->asked_fd = asked_fd;
 	g->nest.place_fd = place_fd;
+	if (place_fd >= 0)
+		g->inside = XNEW_N(struct grant_moment, NEST_MAX_NETWORKS);
 	g->sockets_fd = open("/proc/self/net/sockstat", O_RDONLY | O_CLOEXEC);
 	if (g->sockets_fd < 0)
 		return err_sys(e, -errno, "open /proc/self/net/sockstat");
@@ -227,4 +248,6 @@ void grants_done(struct grants *g)
 	close_fdp(&g->asked_fd);
 	close_fdp(&g->sockets_fd);
 	close_fdp(&g->nest.place_fd);
+	free(g->inside);
+	g->inside = NULL;
 }

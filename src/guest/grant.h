@@ -30,16 +30,23 @@ enum {
 	GRANT_THREADS = 4096, /* that are told apart */
 };
 
+/* Who was granted a socket in this moment. The kernel counts a socket when it is made, a little
+ * after we said yes: each of these may have one more that is not counted yet. */
+struct grant_moment {
+	uint64_t network; /* the number of a file of its own; 0: the sandbox's own, or nobody's yet
+			   */
+	int64_t began_ms, n_threads;
+	uint64_t threads[GRANT_THREADS / 64];
+};
+
 struct grants {
 	struct loop_io io;
 	int asked_fd, sockets_fd; /* the latter is /proc/net/sockstat */
 	struct nest nest;
 	int own_filters; /* that every process has */
 	int64_t filters; /* as last counted, and all that were granted since */
-	/* Who was granted a socket in this moment. The kernel counts a socket when it is made, a
-	 * little after we said yes: each of these may have one more that is not counted yet. */
-	int64_t moment_ms, n_threads;
-	uint64_t threads[GRANT_THREADS / 64];
+	struct grant_moment moment;
+	struct grant_moment *inside; /* of as many networks as there can be; NULL: not nested */
 };
 #define GRANTS_INIT                                                                            \
 	{                                                                                      \
@@ -54,7 +61,7 @@ void grants_done(struct grants *g);
 /* Of one network. */
 struct grant_count {
 	int64_t sockets;
-	bool is_inside; /* not the sandbox's own */
+	uint64_t network; /* 0: the sandbox's own; else one that was made inside */
 };
 /* Whether one of so many sockets may hear of errors. */
 bool grant_errors(const struct grant_count *count);

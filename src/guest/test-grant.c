@@ -26,19 +26,16 @@ TEST(sockets_are_given_up_to_a_number_of_all)
 	struct seccomp_data udp = call_of(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP);
 	struct grants g = GRANTS_INIT;
 
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ 3, false }, 1000), 0);
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE - 1, false },
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ 3, 0 }, 1000), 0);
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE - 1, 0 },
 			  1000),
 		0);
-	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE, false },
-			  1000),
+	ASSERT_EQ(grant_socket(&g, 1, &netlink, &(struct grant_count){ GRANT_MAX_RARE, 0 }, 1000),
 		-ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 1, &ping, &(struct grant_count){ GRANT_MAX_RARE, false }, 1000),
+	ASSERT_EQ(grant_socket(&g, 1, &ping, &(struct grant_count){ GRANT_MAX_RARE, 0 }, 1000),
 		-ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_RARE, false }, 1000),
-		0);
-	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_DATAGRAM, false },
-			  1000),
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_RARE, 0 }, 1000), 0);
+	ASSERT_EQ(grant_socket(&g, 1, &udp, &(struct grant_count){ GRANT_MAX_DATAGRAM, 0 }, 1000),
 		-ENOBUFS);
 }
 
@@ -46,7 +43,7 @@ TEST(a_network_inside_gets_fewer)
 {
 	struct seccomp_data udp = call_of(AF_INET, SOCK_DGRAM, 0),
 			    raw = call_of(AF_INET, SOCK_RAW, 1);
-	struct grant_count few = { GRANT_MAX_INSIDE - 1, true }, many = { GRANT_MAX_INSIDE, true };
+	struct grant_count few = { GRANT_MAX_INSIDE - 1, 7 }, many = { GRANT_MAX_INSIDE, 7 };
 	struct grants g = GRANTS_INIT;
 
 	ASSERT_EQ(grant_socket(&g, 1, &udp, &few, 1000), 0);
@@ -56,10 +53,29 @@ TEST(a_network_inside_gets_fewer)
 	ASSERT(!grant_errors(&many));
 }
 
+/* As programs come and go that each have one. */
+TEST(networks_inside_are_counted_apart)
+{
+	static struct grant_moment inside[NEST_MAX_NETWORKS];
+	struct seccomp_data call = call_of(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+	struct grants g = GRANTS_INIT;
+	int granted = 0;
+
+	g.inside = inside;
+	for (uint32_t i = 1; i < 10 * NEST_MAX_NETWORKS; i++)
+		ASSERT_EQ(grant_socket(&g, i, &call, &(struct grant_count){ 0, i }, 500 + i), 0);
+	for (uint32_t thread = 2; thread < 2 + GRANT_THREADS; thread++)
+		granted +=
+			grant_socket(&g, thread, &call, &(struct grant_count){ 0, 7 }, 5000) == 0;
+	ASSERT_EQ(granted, GRANT_MAX_INSIDE);
+	ASSERT_EQ(grant_socket(&g, 9, &call, &(struct grant_count){ 0, 8 }, 5000), 0);
+	ASSERT_EQ(grant_socket(&g, 9, &call, &(struct grant_count){ 0, 0 }, 5000), 0);
+}
+
 TEST(errors_are_heard_of_by_a_number_of_all)
 {
-	ASSERT(grant_errors(&(struct grant_count){ GRANT_MAX_RARE - 1, false }));
-	ASSERT(!grant_errors(&(struct grant_count){ GRANT_MAX_RARE, false }));
+	ASSERT(grant_errors(&(struct grant_count){ GRANT_MAX_RARE - 1, 0 }));
+	ASSERT(!grant_errors(&(struct grant_count){ GRANT_MAX_RARE, 0 }));
 }
 
 /* The kernel's count is behind: every thread that was told yes may be about to make one. */
@@ -70,18 +86,17 @@ TEST(threads_that_ask_at_once_do_not_get_past_it)
 	int granted = 0;
 
 	for (uint32_t thread = 2; thread < 2 + GRANT_THREADS; thread++)
-		granted += grant_socket(&g, thread, &call, &(struct grant_count){ 0, false },
-				   500) == 0;
+		granted += grant_socket(&g, thread, &call, &(struct grant_count){ 0, 0 }, 500) == 0;
 	ASSERT_EQ(granted, GRANT_MAX_RARE);
 	/* One that asks again has made its last one, and that is counted. */
 	g = (struct grants)GRANTS_INIT;
 	for (int i = 0; i < 10 * GRANT_MAX_RARE; i++)
-		ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 0, false }, 500), 0);
+		ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 0, 0 }, 500), 0);
 	/* A moment later all of them have. */
 	for (uint32_t thread = 2; thread < 2 + GRANT_THREADS; thread++)
-		(void)grant_socket(&g, thread, &call, &(struct grant_count){ 0, false }, 500);
-	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, false }, 500), -ENOBUFS);
-	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, false }, 5000), 0);
+		(void)grant_socket(&g, thread, &call, &(struct grant_count){ 0, 0 }, 500);
+	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, 0 }, 500), -ENOBUFS);
+	ASSERT_EQ(grant_socket(&g, 7, &call, &(struct grant_count){ 100, 0 }, 5000), 0);
 }
 
 /* ---- a process under the real filter, answered by this one ---- */
