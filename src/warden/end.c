@@ -511,8 +511,8 @@ static void ask_shut(struct slot *slot)
 		fds[WORK_LAYER] = fcntl(slot->image.layer_fd, F_DUPFD_CLOEXEC, 0);
 	if (spare_may_be(slot))
 		order.blank = slot->blank;
-	if (slot->may_serve_files)
-		order.first_uid = slot_first_uid(slot);
+	order.first_uid = slot_first_uid(slot);
+	order.may_serve = slot->may_serve_files;
 	slot->shutting = work_ask(&slot->w->workers, LANE_USED, true, &order, fds, shut, slot);
 }
 

@@ -27,3 +27,9 @@ bool freezer_is_ordered(const struct freezer *f);
 bool freezer_is_still(const struct freezer *f);
 /* Asks again and again. -EBUSY: one still runs. For workers: it sleeps. */
 int freezer_await(const struct freezer *f, int64_t deadline_ms);
+/* The same for a sandbox whose programs may serve file systems (fuse.h). Who waits for one of those
+ * is not stopped, since the program that would answer stands still; but it does nothing either, and
+ * is stopped before it comes to its own again. So it is enough that all the others stand, and that
+ * these have waited since the last look. */
+int freezer_await_served(const struct freezer *f, const struct cgroups *cg, const char *key,
+	int64_t deadline_ms);

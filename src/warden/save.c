@@ -22,7 +22,9 @@ enum {
 
 struct live {
 	int from_fd, to_fd, layer_fd, marker_fd;
-	struct freezer freezer; /* not open: it stands still already */
+	struct freezer freezer;        /* not open: it stands still already */
+	const struct cgroups *cgroups; /* NULL: its programs serve no files */
+	const char *key;
 };
 
 /* A write that found no room below is told of once, to whoever asks next, maybe long after there is
@@ -71,7 +73,8 @@ static int stop(const struct live *o, struct err *e)
 
 	if (r < 0)
 		return err_sys(e, r, "stop the sandbox");
-	r = freezer_await(&o->freezer, deadline_ms);
+	r = o->cgroups ? freezer_await_served(&o->freezer, o->cgroups, o->key, deadline_ms)
+		       : freezer_await(&o->freezer, deadline_ms);
 	return r < 0 ? err_set(e, r, "the sandbox's processes cannot be stopped") : 0;
 }
 
@@ -145,10 +148,11 @@ static int copy_and_name(struct disk *disk, const struct work_order *order, cons
 	return r < 0 ? r : saved_finish(saved_fd, order->image_name, e);
 }
 
-int save_disk(struct disk *disk, const struct work_order *order, const int fds[WORK_FDS],
-	struct work_report *report, struct err *e)
+int save_disk(struct disk *disk, const struct cgroups *cg, const struct work_order *order,
+	const int fds[WORK_FDS], struct work_report *report, struct err *e)
 {
-	struct live o = { -EBADF, -EBADF, -EBADF, -EBADF, FREEZER_INIT };
+	struct live o = { -EBADF, -EBADF, -EBADF, -EBADF, FREEZER_INIT,
+		order->may_serve ? cg : NULL, order->key };
 	int saved_fd = -EBADF, r;
 
 	if (!disk_has_images(disk))

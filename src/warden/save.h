@@ -8,5 +8,5 @@
 #include "warden/worker.h"
 
 /* By the order's descriptors: see enum work_fd. */
-int save_disk(struct disk *disk, const struct work_order *order, const int fds[WORK_FDS],
-	struct work_report *report, struct err *e);
+int save_disk(struct disk *disk, const struct cgroups *cg, const struct work_order *order,
+	const int fds[WORK_FDS], struct work_report *report, struct err *e);

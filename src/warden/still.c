@@ -82,7 +82,9 @@ static void stopped(void *arg, const struct work_report *report, const int *fds,
 
 static void ask_stop(struct slot *slot, const struct warden_request *q, enum work_op op)
 {
-	struct work_order order = { .op = op, .stays_ordered = slot->is_held };
+	struct work_order order = { .op = op,
+		.stays_ordered = slot->is_held,
+		.may_serve = slot->may_serve_files };
 
 	memcpy(order.key, slot->key, sizeof order.key);
 	slot->still = *q;
@@ -316,7 +318,9 @@ static int open_freezer(const struct slot *slot, struct work_order *order, int f
 
 static int ask_save(struct slot *slot, const char *name, struct err *e)
 {
-	struct work_order order = { .op = WORK_SAVE, .disk = slot->image.is };
+	struct work_order order = { .op = WORK_SAVE,
+		.disk = slot->image.is,
+		.may_serve = slot->may_serve_files };
 	int fds[WORK_FDS], r;
 
 	work_no_fds(fds);

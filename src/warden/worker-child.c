@@ -208,7 +208,7 @@ static int do_save(struct self *self, const struct work_order *order, const int 
 	int r;
 
 	(void)prctl(PR_SET_PDEATHSIG, 0);
-	r = save_disk(&self->disk, order, fds, &a->report, e);
+	r = save_disk(&self->disk, self->cgroups, order, fds, &a->report, e);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return r;
 }
@@ -242,7 +242,7 @@ static int do_shut(const struct self *self, const struct work_order *order, cons
 	cleanup_close int opened = -EBADF;
 
 	(void)cgroup_kill(self->cgroups, order->key);
-	if (order->first_uid)
+	if (order->may_serve)
 		cut_fuse(order->first_uid);
 	a->report.is_spared = is_little(order, fds[WORK_LAYER]);
 	if (a->report.is_spared || order->disk.loop < 0)
@@ -333,7 +333,12 @@ static int do_stop(const struct self *self, const struct work_order *order, stru
 	r = freezer_order(&f, order->op == WORK_STOP);
 	if (r < 0)
 		return err_sys(e, r, "stop or start the processes");
-	if (order->op == WORK_GO || freezer_await(&f, time_now_ms() + STOP_DEADLINE_MS) >= 0)
+	if (order->op == WORK_GO)
+		return 0;
+	r = order->may_serve ? freezer_await_served(&f, self->cgroups, order->key,
+				       time_now_ms() + STOP_DEADLINE_MS)
+			     : freezer_await(&f, time_now_ms() + STOP_DEADLINE_MS);
+	if (r >= 0)
 		return 0;
 	if (!order->stays_ordered)
 		(void)freezer_order(&f, false);

@@ -79,12 +79,13 @@ struct work_order {
 	struct image_name disk;          /* ROOT, SAVE, SHUT, EMPTY, REMOVE; DISK: an emptied one */
 	struct disk_size size;           /* DISK from a blank */
 	struct disk_use blank; /* SHUT, EMPTY: what was taken at first; SHUT: 0: never spare it */
-	uid_t first_uid;       /* SHUT: file systems of its programs are cut; 0: it has none */
-	struct limits limits;  /* PLACE */
-	uint32_t n_numbers;    /* PLACE */
+	uid_t first_uid;
+	struct limits limits;      /* PLACE */
+	uint32_t n_numbers;        /* PLACE */
 	int numbers[WORK_NUMBERS]; /* that it may have, the first that is free */
 	int64_t warm_ms;           /* WARM */
 	bool freezer_is_legacy;
+	bool may_serve;     /* STOP, SAVE, SHUT: its programs may have file systems: see fuse.h */
 	bool stays_ordered; /* STOP: others want it to stand still as well, whatever comes of it */
 	uint32_t n_mounts;  /* DISK, ROOT: volumes that come with the root */
 	struct warden_mount mounts[WARDEN_MAX_MOUNTS];
