@@ -478,12 +478,24 @@ static int check_size(const struct json_map *map, const char *what, size_t most,
 				       what, bytes, most);
 }
 
+static int check_nested(const struct sandbox_book *book, const struct sandbox_spec *spec,
+	const struct source *source, struct err *e)
+{
+	const struct json_bool *asked = &spec->options.nested;
+
+	if (!book->config.limits.no_nested || !(asked->is_set ? asked->value : source->t.is_nested))
+		return 0;
+	return err_set(e, -EOPNOTSUPP, "nested: this server allows none (--no-nested)");
+}
+
 static int check(struct sandbox_book *book, const struct sandbox_spec *spec,
 	const struct source *source, struct err *e)
 {
 	struct quota_ask ask;
 	int r = check_time(book, spec, e);
 
+	if (r >= 0)
+		r = check_nested(book, spec, source, e);
 	if (r >= 0)
 		r = check_size(&spec->metadata, "metadata", SANDBOX_METADATA_BYTES, e);
 	if (r >= 0)

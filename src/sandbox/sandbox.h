@@ -156,6 +156,7 @@ struct sandbox_spec {
 struct sandbox_limits {
 	int64_t max_timeout_s;
 	int64_t max_running; /* of one team at once */
+	bool no_nested;      /* none may make namespaces inside */
 };
 
 /* What happens to those that nobody looks after. */

@@ -110,6 +110,8 @@ static void merge(struct config *config, const struct file_in *in)
 		config->stop_sandboxes = in->stop_sandboxes.value;
 	if (in->metrics_open.is_set)
 		config->metrics_open = in->metrics_open.value;
+	if (in->no_nested.is_set)
+		config->no_nested = in->no_nested.value;
 	if (in->no_restart.is_set)
 		config->no_restart = in->no_restart.value;
 }

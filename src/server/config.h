@@ -59,7 +59,7 @@ struct config {
 	int64_t max_age_s, unresponsive_after_s;
 	const char *unresponsive; /* "end" or "keep" */
 	int64_t upgrade_grace_s;  /* that requests have to finish when the next build takes over */
-	bool stop_sandboxes, no_restart, metrics_open;
+	bool stop_sandboxes, no_nested, no_restart, metrics_open;
 	bool check; /* only say whether it would start */
 };
 

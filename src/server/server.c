@@ -508,7 +508,7 @@ static int open_books(struct server *s, struct err *e)
 		.teams = { ceilings_of, s },
 		.templates = s->templates,
 		.samples_path = STATE_DIR "/samples",
-		.limits = { s->config.max_timeout_s, s->config.max_sandboxes },
+		.limits = { s->config.max_timeout_s, s->config.max_sandboxes, s->config.no_nested },
 		.care = { .max_age_s = s->config.max_age_s,
 			.unresponsive_s = s->config.unresponsive_after_s,
 			.keep_unresponsive = strcmp(s->config.unresponsive, "keep") == 0,

@@ -42,6 +42,9 @@ PROMISED = {
     'kernel interfaces': ['kernel.modules', 'kernel.kexec', 'kernel.bpf', 'kernel.perf',
                           'kernel.userfaultfd', 'kernel.keyctl', 'kernel.io-uring', 'foreign.af-alg',
                           'foreign.af-alg-int80', 'foreign.af-alg-socketcall', 'foreign.x32'],
+    'what namespaces inside would open':
+        ['nested.proc', 'nested.uncover', 'nested.types', 'nested.file-systems', 'nested.cgroups', 'nested.power',
+         'nested.networks', 'nested.users', 'nested.sockets', 'nested.tables'],
     'nested user namespaces': ['namespaces.unshare', 'namespaces.overlay', 'namespaces.nftables',
                                'namespaces.fuse'],
     'shared page cache and base layers':
@@ -161,6 +164,15 @@ class Attacked(unittest.TestCase):
         self.check_absent(answer)
         self.assertTrue(answer['ownServer'])
 
+    def test_nested(self):
+        """What nested sandboxes may do is contained; what only they can try leads nowhere."""
+        status, answer = attack(PROGRAM, '--nested', '--only', 'inside')
+        self.assertEqual([a for a in answer['attempts'] if a['verdict'] in ('ESCAPED', 'inconclusive')], [])
+        self.assertEqual(status, 0)
+        inside = [a for a in answer['attempts'] if a['name'].startswith('nested.')]
+        self.assertEqual(len(inside), 20)
+        self.assertEqual({a['verdict'] for a in inside}, {'contained'})
+
     def test_one_way_alone(self):
         status, answer = attack(PROGRAM, '--only', 'edge')
         self.assertEqual(status, 0, answer)
@@ -192,6 +204,7 @@ SUCCEED_OUTSIDE = {
     'network.metadata', 'network.loopback', 'network.host', 'network.neighbour', 'network.ping',
     'proc.signals', 'proc.others', 'memory.queues', 'memory.datagrams', 'memory.protocols', 'memory.rings',
     'memory.lists', 'memory.socket-filters', 'memory.call-filters', 'memory.huge-pages',
+    'nested.proc', 'nested.uncover', 'nested.file-systems', 'nested.networks', 'nested.users', 'nested.sockets',
 }
 
 
