@@ -33,6 +33,7 @@ struct access_book {
 	struct list entries, teams;
 	struct limit_ceilings ceilings; /* the server's */
 	struct limit_quota quota;       /* the same */
+	enum limit_activity activity;   /* the same */
 };
 
 /* environment.c: of a row; what cannot be read is nothing. */

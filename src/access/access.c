@@ -103,6 +103,7 @@ static int load_team(void *arg, const struct store_row *row, struct err *e)
 	limit_ceilings_parse(store_text(row, 2), &team->view.ceilings);
 	(void)limit_quota_parse(store_text(row, 3), &team->view.quota, NULL);
 	team_read_env(team, store_text(row, 4));
+	(void)limit_activity_parse(store_text(row, 5), &team->view.activity, NULL);
 	return 0;
 }
 
@@ -121,7 +122,8 @@ static int load_book(struct store_tx *tx, void *arg, struct err *e)
 {
 	struct access_book *book = arg;
 	int r = store_query(tx,
-		"SELECT id, name, limits, quota, environment FROM teams ORDER BY created_us, id",
+		"SELECT id, name, limits, quota, environment, activity FROM teams "
+		"ORDER BY created_us, id",
 		NULL, 0, load_team, book, e);
 
 	if (r >= 0 && list_empty(&book->teams))

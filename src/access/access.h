@@ -62,6 +62,7 @@ struct access_team {
 	char name[ACCESS_NAME_SIZE];
 	struct limit_ceilings ceilings; /* its own; 0: the server's, or the usual one */
 	struct limit_quota quota;       /* the same */
+	enum limit_activity activity;   /* the same */
 };
 
 struct access_book;
@@ -107,6 +108,14 @@ void access_set_quota(struct access_book *book, const char *team_id,
 void access_set_server_quota(struct access_book *book, const struct limit_quota *quota);
 /* What holds for a team, as the sandbox room asks it; arg is the book. */
 void access_quota(void *arg, const char *team_id, struct limit_quota *ret);
+
+/* How much is told of what is done in the team's sandboxes. -ENOENT: no such team. */
+void access_set_activity(struct access_book *book, const char *team_id,
+	enum limit_activity activity, const char *actor, done_fn done, void *arg);
+/* Of every team that has none of its own; at start. */
+void access_set_server_activity(struct access_book *book, enum limit_activity activity);
+/* What holds for a team, as the sandbox room asks it; arg is the book. */
+enum limit_activity access_activity(void *arg, const char *team_id);
 
 void access_make_key(char key[ACCESS_KEY_SIZE]);
 /* At start: the key of DATA/env is a key of the first team, unless it was revoked. */

@@ -165,6 +165,7 @@ int cmd_key_rotate(struct cli *cli);
 int cmd_api(struct cli *cli);
 int cmd_config_path(struct cli *cli);
 int cmd_config_show(struct cli *cli);
+int cmd_team_activity(struct cli *cli);
 int cmd_team_limits(struct cli *cli);
 int cmd_team_env(struct cli *cli);
 int cmd_team_ls(struct cli *cli);

@@ -1,4 +1,5 @@
-/* Teams and their ceilings: the operator's business, but for looking at one's own. */
+/* Teams, their ceilings and what is told of them: the operator's business, but for looking at one's
+ * own. */
 #include "cli/cli-internal.h"
 
 enum {
@@ -493,5 +494,96 @@ int cmd_team_env(struct cli *cli)
 	} else if (!cli->out.quiet) {
 		show_env(cli, &env);
 	}
+	return 0;
+}
+
+/* ---- how much is told of what is done in its sandboxes ---- */
+
+struct activity_info {
+	struct str activity, holds;
+};
+static const struct json_field activity_fields[] = {
+	JSON_FIELD(struct activity_info, activity, "activity", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct activity_info, holds, "holds", JSON_STR, .flags = JSON_REQUIRED),
+};
+static const struct json_shape activity_shape =
+	JSON_SHAPE(struct activity_info, activity_fields, .ignore_unknown = true);
+
+static int check_activity(const char *word, struct err *e)
+{
+	static const char *const words[] = { "all", "processes", "none", "usual" };
+
+	for (size_t i = 0; word && i < ARRAY_SIZE(words); i++)
+		if (strcmp(word, words[i]) == 0)
+			return 0;
+	return word ? err_set(e, -EINVAL, "activity is all, processes, none or usual, not '%s'",
+			      word)
+		    : 0;
+}
+
+static int set_activity(struct cli *cli, const char *token, const char *path, const char *word)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(BODY_MAX);
+	struct api_request request = { .method = "PUT", .path = path, .admin_token = token };
+	struct api_reply reply;
+	struct jsonw w;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "activity", strcmp(word, "usual") == 0 ? NULL : word);
+	jsonw_end_object(&w);
+	request.body = buf_str(&body);
+	return cli_api_call(cli, &request, &reply, &cli->e);
+}
+
+static int get_activity(struct cli *cli, const char *token, const char *path,
+	struct activity_info *ret)
+{
+	struct api_request request = { .method = "GET", .path = path, .admin_token = token };
+	struct api_reply reply;
+	int r = cli_api_call(cli, &request, &reply, &cli->e);
+
+	return r < 0 ? r : json_decode(cli->arena, reply.body, &activity_shape, ret, &cli->e);
+}
+
+static void show_activity(struct cli *cli, const struct team_info *team,
+	const struct activity_info *info)
+{
+	struct jsonw *w = &cli->out.json_writer;
+
+	if (!cli->out.json) {
+		out_line(&cli->out, "%.*s%s", STR_ARG(info->holds),
+			info->activity.n ? "" : " (as the server was started)");
+		return;
+	}
+	jsonw_object(w, NULL);
+	jsonw_str(w, "teamID", team->id);
+	jsonw_strz(w, "activity", info->activity.p);
+	jsonw_str(w, "holds", info->holds);
+	jsonw_end_object(w);
+	(void)buf_addc(&cli->out.text, '\n');
+}
+
+int cmd_team_activity(struct cli *cli)
+{
+	const char *word = cli->args.n_words > 1 ? cli->args.words[1] : NULL;
+	struct activity_info info = { 0 };
+	struct team_info team = { 0 };
+	const char *token = NULL, *path = NULL;
+	int r = check_activity(word, &cli->e);
+
+	if (r >= 0)
+		r = read_token(cli, &token);
+	if (r >= 0)
+		r = find(cli, token, cli->args.words[0], &team);
+	if (r >= 0)
+		path = arena_printf(cli->arena, "/admin/teams/%.*s/activity", STR_ARG(team.id));
+	if (r >= 0 && word)
+		r = set_activity(cli, token, path, word);
+	if (r >= 0)
+		r = get_activity(cli, token, path, &info);
+	if (r < 0)
+		return r;
+	show_activity(cli, &team, &info);
 	return EXIT_OK;
 }

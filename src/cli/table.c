@@ -666,6 +666,22 @@ const struct cli_command cli_commands[] = {
 	},
 	{
 		.group = "team",
+		.name = "activity",
+		.words = "TEAM [all|processes|none|usual]",
+		.summary = "show how much is told of what is done in a team's sandboxes, or set it",
+		.detail = "For the operator: needs the token that 'atoll serve' was given. TEAM is "
+			  "an id, a prefix\nof one, or a name. 'processes' leaves out files and "
+			  "ports; 'usual' is what the server\nwas started with.",
+		.examples = "atoll team activity default\n"
+			    "atoll team activity default processes",
+		.see_also = "team limits, events",
+		OPTIONS(team_options),
+		.min_words = 1,
+		.max_words = 2,
+		.run = cmd_team_activity,
+	},
+	{
+		.group = "team",
 		.name = "ls",
 		.guess = "list",
 		.words = "",

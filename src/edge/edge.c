@@ -66,6 +66,9 @@ static void connected(void *arg, int fd, const struct err *e)
 		refused(call, call->x, fd);
 		return;
 	}
+	if (call->port == RUNTIME_GUEST_PORT)
+		options.add_headers = arena_printf(http_arena(call->x), "Atoll-Source: %.*s\r\n",
+			STR_ARG(http_peer_host(call->x)));
 	if (call->secured)
 		options.carriage = tls_connect_carriage(call->secured);
 	(void)http_relay(call->x, fd, &options, refused);
@@ -101,7 +104,7 @@ static bool has_port(struct str ports, int port)
 static bool is_private(struct str path)
 {
 	static const char *const routes[] = { "/init", "/freeze", "/unfreeze", "/collapse",
-		"/fsfreeze", "/fsthaw", "/upgrade" };
+		"/fsfreeze", "/fsthaw", "/upgrade", "/activity" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(routes); i++) {
 		struct str route = str_of(routes[i]);
@@ -231,6 +234,8 @@ static void forward(struct edge_call *call, const struct sandbox *sb)
 		edge_fail(call->x, &failure);
 		return;
 	}
+	sandbox_visited(call->edge->config.sandboxes, call->id, call->port,
+		http_peer_host(call->x));
 	call->host = masked_host(call->x, sb, call->port);
 	call->is_https = has_port(sb->options.https_ports, call->port);
 	sandbox_dial(call->edge->config.sandboxes, sb, call->port, dialled, call);

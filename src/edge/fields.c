@@ -63,7 +63,11 @@ static bool is_admin_token(const struct edge_call *call, struct str value)
 static bool stays_outside(struct edge_call *call, struct str name, struct str value)
 {
 	static const char *const admin[] = { "X-Admin-Token", "Authorization" };
+	/* The server's own word to a guest. */
+	static const char *const own[] = { "Atoll-Source", "Atoll-Recorded" };
 
+	if (call->port == RUNTIME_GUEST_PORT && is_one_of(name, own, ARRAY_SIZE(own)))
+		return true;
 	if (str_eq_nocase(name, STR("E2b-Traffic-Access-Token")) ||
 		(call->is_shared && str_eq_nocase(name, STR("Cookie"))))
 		return true;

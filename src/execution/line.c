@@ -331,6 +331,7 @@ static void add_headers(const struct command *c, struct buf *out)
 		base64_encode(user, strlen(user), text);
 		(void)buf_printf(out, "Authorization: Basic %s\r\n", text);
 	}
+	(void)buf_adds(out, "Atoll-Recorded: 1\r\n"); /* by us, under its tag */
 	explicit_bzero(token, sizeof token);
 }
 

@@ -190,6 +190,7 @@ static void write_started(const struct row_job *job, struct buf *out)
 	jsonw_init(&w, out);
 	jsonw_object(&w, NULL);
 	jsonw_int(&w, "execution", job->ex.n);
+	jsonw_strz(&w, "tag", job->tag);
 	if (job->text.n <= EVENT_COMMAND_BYTES)
 		jsonw_raw(&w, "command", buf_str(&job->text));
 	else /* its row has it; the log, which everybody reads, is no place for a megabyte */

@@ -40,6 +40,7 @@ struct compose {
 	char destination[PATH_MAX];
 	char temp[PATH_MAX];
 	int status; /* of the answer when it failed */
+	struct activity_asker asker;
 };
 
 static void compose_free(struct compose *c)
@@ -205,6 +206,12 @@ static void compose_done(void *arg, int r, const struct err *e)
 	struct compose *c = arg;
 	struct jsonw w;
 
+	if (r >= 0)
+		activity_file(&c->guest->activity, &(struct activity_file){ .asker = c->asker,
+							   .kind = "file.written",
+							   .user = c->user.name,
+							   .path = c->destination,
+							   .bytes = -1 });
 	if (!c->x) {
 		compose_free(c);
 		return;
@@ -253,6 +260,7 @@ void files_compose(struct guest *g, struct http_exchange *x)
 	c->guest = g;
 	c->x = x;
 	c->arena = arena_new(COMPOSE_ARENA_BYTES);
+	c->asker = guest_asker_keep(x, c->arena);
 	transfer_add(g, &c->transfer, compose_cancel);
 	http_read_body(x, COMPOSE_MAX_BODY, on_body, c);
 }

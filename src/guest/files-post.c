@@ -43,19 +43,39 @@ struct upload {
 	struct str path;     /* the query's; p NULL: the parts name themselves */
 	struct json_map metadata;
 	struct json_pair pairs[UPLOAD_MAX_METADATA];
-	int mode; /* of the file; -1: as new files are */
+	int mode;        /* of the file; -1: as new files are */
+	int64_t written; /* bytes of all files */
 
 	struct inflate *inflate;      /* NULL: comes as it is */
 	struct multipart multipart;   /* when is_multipart */
 	bool is_multipart, is_opened; /* the second: the one file of a plain body */
 	struct save save;             /* fd >= 0: a part named "file" is open */
 	struct buf paths;             /* terminated paths so far: no two may be the same */
+	size_t last_path;             /* where the last of them begins */
+	struct activity_asker asker;
+	bool is_whole; /* all of it was written */
 	struct buf reply;
 	struct jsonw w;
 };
 
+/* What was begun has changed a file, whatever became of the rest. */
+static void record(const struct upload *u)
+{
+	struct activity_file file = { .asker = u->asker,
+		.kind = "file.written",
+		.user = u->user.name,
+		.bytes = u->last_path == 0 ? u->written : -1 };
+
+	for (size_t at = 0; at < u->paths.n; at += strlen(u->paths.p + at) + 1) {
+		file.path = u->paths.p + at;
+		file.is_partly = !u->is_whole && at == u->last_path;
+		activity_file(&u->guest->activity, &file);
+	}
+}
+
 static void upload_free(struct upload *u)
 {
+	record(u);
 	list_remove(&u->transfer.node);
 	buf_done(&u->collected);
 	buf_done(&u->batch);
@@ -117,6 +137,7 @@ static int status_of(int code)
 
 static int file_open(struct upload *u, struct str name, struct err *e)
 {
+	size_t before = u->paths.n;
 	char path[PATH_MAX];
 	int r = path_resolve(&u->user, u->workdir, name, path, e);
 
@@ -130,7 +151,12 @@ static int file_open(struct upload *u, struct str name, struct err *e)
 				path);
 	if (buf_add(&u->paths, path, strlen(path) + 1) < 0)
 		return err_set(e, -E2BIG, "too many files in one upload");
-	return save_open(&u->save, path, &u->user, e);
+	r = save_open(&u->save, path, &u->user, e);
+	if (r < 0)
+		u->paths.n = before;
+	else
+		u->last_path = before;
+	return r;
 }
 
 static int file_close(struct upload *u, struct err *e)
@@ -172,7 +198,10 @@ static int on_part_data(void *arg, struct str bytes, struct err *e)
 {
 	struct upload *u = arg;
 
-	return u->save.fd >= 0 ? save_write(&u->save, bytes, e) : 0;
+	if (u->save.fd < 0)
+		return 0;
+	u->written += (int64_t)bytes.n;
+	return save_write(&u->save, bytes, e);
 }
 
 static int on_part_end(void *arg, struct err *e)
@@ -188,8 +217,10 @@ static int on_plain(void *arg, struct str bytes, struct err *e)
 {
 	struct upload *u = arg;
 
-	return u->is_multipart ? multipart_feed(&u->multipart, bytes, e)
-			       : save_write(&u->save, bytes, e);
+	if (u->is_multipart)
+		return multipart_feed(&u->multipart, bytes, e);
+	u->written += (int64_t)bytes.n;
+	return save_write(&u->save, bytes, e);
 }
 
 /* ---- the job ---- */
@@ -236,6 +267,7 @@ static void answer(struct upload *u)
 		files_say_errno(u->x, u->failed.code);
 		reply_fail(u->x, status_of(u->failed.code), "%s", u->failed.msg);
 	} else {
+		u->is_whole = true;
 		jsonw_end_array(&u->w);
 		http_reply(u->x, 200, "application/json", buf_str(&u->reply));
 	}
@@ -443,6 +475,7 @@ static struct upload *upload_new(struct guest *g, struct http_exchange *x, const
 		u->path = str_make(arena_dup(arena, path), path.n);
 	if (g->settings.workdir)
 		u->workdir = arena_dup(arena, str_of(g->settings.workdir));
+	u->asker = guest_asker_keep(x, arena);
 	transfer_add(g, &u->transfer, upload_cancel);
 	jsonw_init(&u->w, &u->reply);
 	jsonw_array(&u->w, NULL);

@@ -59,10 +59,38 @@ static void metrics_get(struct guest *g, struct http_exchange *x)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(REPLY_MAX_BYTES);
 
+	g->metrics.activity = g->activity.last;
 	metrics_write(&g->metrics, &g->gauges, &g->settings, &out);
 	seen_sample(&g->seen, &g->metrics);
 	http_add_header(x, "Cache-Control", STR("no-store"));
 	http_reply(x, 200, "application/json", buf_str(&out));
+}
+
+/* For the server alone, which keeps it from clients. */
+static void activity_get(struct guest *g, struct http_exchange *x)
+{
+	CLEANUP(buf_done) struct buf out = BUF_INIT(REPLY_MAX_BYTES);
+	struct str epoch = http_query_value(x, "epoch");
+	int64_t after = 0;
+
+	(void)str_to_int(http_query_value(x, "after"), 0, INT64_MAX, &after);
+	activity_answer(&g->activity, epoch, after, &out);
+	http_add_header(x, "Cache-Control", STR("no-store"));
+	http_reply(x, 200, "application/json", buf_str(&out));
+}
+
+struct activity_asker guest_asker(const struct http_exchange *x)
+{
+	return (struct activity_asker){ .source = http_header(x, "Atoll-Source"),
+		.is_recorded = http_header(x, "Atoll-Recorded").n > 0 };
+}
+
+struct activity_asker guest_asker_keep(const struct http_exchange *x, struct arena *arena)
+{
+	struct activity_asker asker = guest_asker(x);
+
+	asker.source = str_of(asker.source.n ? arena_dup(arena, asker.source) : NULL);
+	return asker;
 }
 
 static void envs_get(struct guest *g, struct http_exchange *x)
@@ -128,6 +156,7 @@ static const struct route {
 	{ "POST", "/init", true, init_post },
 	{ "GET", "/metrics", false, metrics_get },
 	{ "GET", "/envs", false, envs_get },
+	{ "GET", "/activity", false, activity_get },
 };
 
 static const struct route *find_route(struct http_exchange *x, bool *ret_other_method)
@@ -194,6 +223,8 @@ void guest_handle(void *arg, struct http_exchange *x)
 
 int guest_init(struct guest *g, struct loop *loop, struct err *e)
 {
+	int r;
+
 	*g = (struct guest){ .loop = loop, .seen = SEEN_INIT };
 	settings_init(&g->settings);
 	users_init(&g->users);
@@ -202,7 +233,10 @@ int guest_init(struct guest *g, struct loop *loop, struct err *e)
 	list_init(&g->transfers);
 	metrics_init(&g->metrics);
 	gauges_init(&g->gauges);
-	return process_table_init(&g->processes, loop, &g->gauges, &g->settings, e);
+	activity_init(&g->activity);
+	r = process_table_init(&g->processes, loop, &g->gauges, &g->settings, e);
+	g->processes.activity = &g->activity;
+	return r;
 }
 
 void transfer_add(struct guest *g, struct transfer *t, void (*cancel)(struct transfer *t))
@@ -221,6 +255,7 @@ void guest_done(struct guest *g)
 		t->cancel(t);
 	}
 	process_table_done(&g->processes);
+	activity_done(&g->activity);
 	watch_book_done(&g->watchers);
 	watch_set_done(&g->watches);
 	users_done(&g->users);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/activity.h"
 #include "guest/gauge.h"
 #include "guest/metrics.h"
 #include "guest/process.h"
@@ -35,6 +36,7 @@ struct guest {
 	struct metrics metrics;
 	struct gauges gauges;
 	struct seen seen;
+	struct activity activity;
 };
 
 int guest_init(struct guest *g, struct loop *loop, struct err *e);
@@ -51,6 +53,11 @@ int guest_resolve(const struct guest *g, const struct user *user, struct str pat
 	char out[PATH_MAX], struct err *e);
 
 void transfer_add(struct guest *g, struct transfer *t, void (*cancel)(struct transfer *t));
+
+/* On whose behalf the request is, by headers that only the server sets. The text lives as long as
+ * the exchange. */
+struct activity_asker guest_asker(const struct http_exchange *x);
+struct activity_asker guest_asker_keep(const struct http_exchange *x, struct arena *arena);
 
 /* {"code":status,"message":...} */
 void reply_fail(struct http_exchange *x, int status, const char *fmt, ...)

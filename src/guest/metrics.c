@@ -229,5 +229,6 @@ void metrics_write(struct metrics *m, struct gauges *g, const struct settings *s
 	jsonw_int(&w, "disk_used", (int64_t)((disk.f_blocks - disk.f_bavail) * disk.f_frsize));
 	jsonw_int(&w, "disk_total", (int64_t)(disk.f_blocks * disk.f_frsize));
 	gauges_write(g, &w);
+	jsonw_int(&w, "activity", m->activity);
 	jsonw_end_object(&w);
 }

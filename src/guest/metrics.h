@@ -17,6 +17,7 @@ struct metrics { /* as of the last question */
 	int64_t cpu_us;
 	int64_t memory_bytes;
 	int64_t running, last_pid; /* processes that run or wait for a disk; the highest number */
+	int64_t activity;          /* the newest record's number, which is told along */
 };
 
 void metrics_init(struct metrics *m);

@@ -197,6 +197,7 @@ static void process_free(struct process *p)
 	list_remove(&p->node);
 	(void)map_remove(&p->table->by_pid, pid_key(&p->pid));
 	p->backlog = backlog_unref(p->backlog);
+	activity_begun_done(&p->begun);
 	free(p->tag);
 	free(p->config);
 	free(p);
@@ -238,6 +239,11 @@ static bool is_ended_by(int wait_status, int signo)
 	       (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 128 + signo);
 }
 
+static const char *fault_of(const struct process *p)
+{
+	return p->is_timed_out ? "timeout" : p->is_oom ? "memory" : NULL;
+}
+
 static void reaped(struct process *p, int wait_status)
 {
 	p->is_reaped = true;
@@ -247,6 +253,8 @@ static void reaped(struct process *p, int wait_status)
 		(void)kill(-p->pid, SIGKILL);
 	p->is_oom = !p->is_killed && ending_is_kill(wait_status) &&
 		    gauges_blame_memory(p->table->gauges, p->kills_before);
+	if (p->begun.seq)
+		activity_ended(p->table->activity, p->pid, &p->begun, wait_status, fault_of(p));
 	LIST_EACH(&p->waiters, node)
 	{
 		struct process_waiter *w = container_of(node, struct process_waiter, node);
@@ -473,6 +481,20 @@ static struct process *adopt(struct process_table *t, const struct process_spec 
 	return p;
 }
 
+/* A template's own command is nobody's doing. */
+static void record_start(struct process *p, const struct process_spec *spec)
+{
+	const struct activity_process what = { .asker = spec->asker,
+		.argv = spec->argv,
+		.user = spec->user->name,
+		.cwd = spec->cwd,
+		.tag = spec->tag,
+		.has_pty = spec->has_pty };
+
+	if (p->table->activity && !spec->hidden)
+		activity_started(p->table->activity, p->pid, &what, &p->begun);
+}
+
 int process_start(struct process_table *t, const struct process_spec *spec, struct process **ret,
 	struct err *e)
 {
@@ -490,6 +512,7 @@ int process_start(struct process_table *t, const struct process_spec *spec, stru
 	}
 	*ret = adopt(t, spec, pid, &w);
 	(*ret)->kills_before = kills_before;
+	record_start(*ret, spec);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "guest/activity.h"
 #include "guest/backlog.h"
 #include "guest/ending.h"
 #include "guest/gauge.h"
@@ -40,9 +41,10 @@ struct process {
 	struct list node; /* in the table */
 	struct process_table *table;
 	pid_t pid;
-	char *tag;    /* or NULL */
-	char *config; /* JSON: cmd, args, envs, cwd */
-	bool hidden;  /* the template's start command: not the clients' */
+	char *tag;                   /* or NULL */
+	char *config;                /* JSON: cmd, args, envs, cwd */
+	bool hidden;                 /* the template's start command: not the clients' */
+	struct activity_begun begun; /* for the record of its end; seq 0: it has none */
 	bool is_pty;
 	/* Nothing of it may be lost while its follower is away (the server, which starts again):
 	 * once so much is kept its output is left in its pipes, and its end is remembered longer.
@@ -80,6 +82,7 @@ struct process_ended {
 
 struct process_table {
 	struct loop *loop;
+	struct activity *activity;       /* borrowed; NULL: nothing is recorded */
 	struct gauges *gauges;           /* borrowed, as the next */
 	const struct settings *settings; /* for the limits */
 	struct spawner spawner;
@@ -118,6 +121,7 @@ struct process_spec {
 	bool is_held;
 	bool ends_group;
 	int64_t timeout_ms; /* 0: none. Then it is killed, with its group if so or held. */
+	struct activity_asker asker;
 };
 int process_start(struct process_table *t, const struct process_spec *spec, struct process **ret,
 	struct err *e);

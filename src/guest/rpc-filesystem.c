@@ -39,6 +39,18 @@ static void fail_stat(struct rpc *rpc, const char *path, int r)
 			strerror(-r));
 }
 
+static void note_change(struct rpc *rpc, const char *kind, const char *path, const char *to,
+	bool is_partly)
+{
+	activity_file(&rpc->guest->activity, &(struct activity_file){ .asker = guest_asker(rpc->x),
+						     .kind = kind,
+						     .user = rpc->user.name,
+						     .path = path,
+						     .to = to,
+						     .bytes = -1,
+						     .is_partly = is_partly });
+}
+
 static void reply_entry(struct rpc *rpc, const char *path)
 {
 	CLEANUP(buf_done) struct buf out = BUF_INIT(ENTRY_MAX_BYTES);
@@ -84,6 +96,7 @@ void rpc_filesystem_make_dir(struct rpc *rpc, struct str message)
 		rpc_fail(rpc, CONNECT_INTERNAL, "%s", e.msg);
 		return;
 	}
+	note_change(rpc, "file.directory_made", path, NULL, false);
 	/* A recursive watch must see what the client puts in there next. */
 	watch_set_drain(&rpc->guest->watches);
 	reply_entry(rpc, path);
@@ -123,6 +136,7 @@ void rpc_filesystem_move(struct rpc *rpc, struct str message)
 			from, to, r == ENOENT ? "no such file or directory" : strerror(r));
 		return;
 	}
+	note_change(rpc, "file.moved", from, to, false);
 	watch_set_drain(&rpc->guest->watches);
 	reply_entry(rpc, to);
 }
@@ -206,6 +220,7 @@ static void remove_done(void *arg, int r, const struct err *e)
 	struct remove_call *call = arg;
 
 	watch_set_drain(&call->rpc->guest->watches);
+	note_change(call->rpc, "file.deleted", call->path, NULL, r < 0);
 	if (r < 0)
 		rpc_fail(call->rpc, CONNECT_INTERNAL, "error removing file or directory: %s",
 			e->msg);

@@ -204,6 +204,7 @@ static struct process *start(struct rpc *rpc, const struct start_in *in, const c
 			.is_held = in->is_held.value,
 			.ends_group = in->ends_group.value,
 			.timeout_ms = in->timeout_ms.is_set ? in->timeout_ms.value : timeout_ms,
+			.asker = guest_asker(rpc->x),
 		},
 		&p, e);
 	if (r < 0)

@@ -156,6 +156,16 @@ struct limit_word limit_word(const struct limit_choice *choice, enum limit_kind 
  * ceiling that is in the way. */
 int limit_choose(const struct limit_choice *choice, struct limit_set *ret, struct err *e);
 
+/* ---- activity.c: how much is told of what is done in a team's sandboxes ---- */
+enum limit_activity {
+	LIMIT_ACTIVITY_UNSAID, /* as the server's setting is, or else all */
+	LIMIT_ACTIVITY_ALL,
+	LIMIT_ACTIVITY_PROCESSES, /* and terminals: no files, no ports */
+	LIMIT_ACTIVITY_NONE,
+};
+const char *limit_activity_name(enum limit_activity activity); /* UNSAID: NULL */
+int limit_activity_parse(struct str name, enum limit_activity *ret, struct err *e);
+
 /* ---- quota.c: what a team may have at once, all its sandboxes together ---- */
 enum limit_quota_kind {
 	LIMIT_QUOTA_SANDBOXES,  /* running */

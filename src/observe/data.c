@@ -17,6 +17,11 @@ static const struct json_field fields[] = {
 	JSON_FIELD(struct event_data, why, "why", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, signal, "signal", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, ended_by, "ended_by", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, program, "program", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, user, "user", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, via, "via", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, ended_cause, "cause", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, pid, "pid", JSON_INT, .flags = JSON_LAX),
 };
 static const struct json_shape shape =
 	JSON_SHAPE(struct event_data, fields, .ignore_unknown = true);

@@ -45,6 +45,8 @@ struct event_data {
 	struct json_int us, quota_us, row_us, runtime_us, ready_us; /* how long it took */
 	struct json_int n, exit_code, duration_ms;                  /* of an execution */
 	struct str runtime, base_template, by, why, signal, ended_by;
+	struct str program, user, via, ended_cause; /* of a process */
+	struct json_int pid;
 };
 /* -EINVAL: nothing that is known. Texts are in the arena. */
 int event_data_read(struct arena *arena, struct str json, struct event_data *ret);

@@ -115,7 +115,7 @@ static bool is_or_any(struct str wanted, struct str have)
 static bool is_about_sandboxes(struct str kind)
 {
 	static const char *const begins[] = { "sandbox.", "snapshot.", "execution.", "run.",
-		"file.", "limit." };
+		"file.", "limit.", "process.", "terminal.", "port.", "activity." };
 
 	for (size_t i = 0; i < ARRAY_SIZE(begins); i++)
 		if (str_has_prefix(kind, str_of(begins[i])))
@@ -146,9 +146,11 @@ enum way {
 	WAYS
 };
 
-#define ABOUT_SANDBOXES                                                                  \
-	" AND ($15 = 0 OR kind LIKE 'sandbox.%' OR kind LIKE 'snapshot.%' OR kind LIKE " \
-	"'execution.%' OR kind LIKE 'run.%' OR kind LIKE 'file.%' OR kind LIKE 'limit.%')"
+#define ABOUT_SANDBOXES                                                                       \
+	" AND ($15 = 0 OR kind LIKE 'sandbox.%' OR kind LIKE 'snapshot.%' OR kind LIKE "      \
+	"'execution.%' OR kind LIKE 'run.%' OR kind LIKE 'file.%' OR kind LIKE 'limit.%' OR " \
+	"kind LIKE 'process.%' OR kind LIKE 'terminal.%' OR kind LIKE 'port.%' OR kind LIKE " \
+	"'activity.%')"
 #define CONDITIONS                                                                             \
 	" AND seq > $1 AND seq < $2 AND ($5 = '' OR agent_id = $5) AND ($6 = '' OR task_id = " \
 	"$6) AND ($7 = '' OR actor = $7) AND at_us >= $8 AND at_us < $9 AND ($10 = '' OR "     \

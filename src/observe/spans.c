@@ -341,6 +341,31 @@ static size_t write_execution(const struct scene *s)
 	return 1;
 }
 
+/* Of a command that the server ran itself its execution's span says more. */
+static size_t write_process(const struct scene *s)
+{
+	const struct event_data *d = &s->data;
+	struct span span = until_now(s, "process", MAX(d->us.value, 0));
+
+	if (str_is(d->via, "execution"))
+		return 0;
+	span_begin(s, &span, "tool");
+	add_text(s->w, "gen_ai.operation.name", STR("execute_tool"));
+	add_text(s->w, "gen_ai.tool.name", STR("command"));
+	add_text(s->w, "process.executable.name", d->program);
+	add_text(s->w, "process.owner", d->user);
+	if (d->pid.is_set)
+		add_int(s->w, "process.pid", d->pid.value);
+	if (d->exit_code.is_set)
+		add_int(s->w, "process.exit.code", d->exit_code.value);
+	add_text(s->w, "process.signal", d->signal);
+	add_text(s->w, "atoll.ended_by", d->ended_cause);
+	if (!d->exit_code.is_set || d->exit_code.value != 0)
+		add_text(s->w, "langfuse.observation.level", STR("WARNING"));
+	span_end(s, &span);
+	return 1;
+}
+
 static size_t write_root(const struct scene *s)
 {
 	const struct event_data *d = &s->data;
@@ -375,6 +400,8 @@ size_t spans_write(struct jsonw *w, const struct trace_event *event,
 		n = write_create(&s);
 	else if (str_is(kind, "execution.ended"))
 		n = write_execution(&s);
+	else if (str_is(kind, "process.ended") || str_is(kind, "terminal.closed"))
+		n = write_process(&s);
 	else if (str_is(kind, "sandbox.paused"))
 		n = write_plain(&s, "pause");
 	else if (str_is(kind, "sandbox.resumed"))

@@ -7,7 +7,7 @@
  * paused and thawed before it says running, so reconciling only has to make the kernel follow the
  * row. A disk is saved before the row names the image, and the image goes only after the row has
  * stopped naming it; an image that no row names is removed at the next start. */
-#include "sandbox/sandbox-internal.h"
+#include "sandbox/activity.h"
 
 enum {
 	/* Who asks for a change that was made this recently asked together with whoever made it: it
@@ -262,6 +262,11 @@ static int pause_check_memory(struct pause *p, const struct live *live, struct e
 		n);
 }
 
+static void pause_heard(struct live *live, void *arg)
+{
+	runtime_pause(live->runtime, live->view.id, pause_frozen, arg);
+}
+
 static void pause_run(struct op *op, struct live *live)
 {
 	struct pause *p = container_of(op, struct pause, op);
@@ -292,7 +297,7 @@ static void pause_run(struct op *op, struct live *live)
 	live->view.state = SANDBOX_PAUSING;
 	live->view.change_clock_us = p->began_us;
 	loop_timer_cancel(&live->timer);
-	runtime_pause(live->runtime, live->view.id, pause_frozen, p);
+	activity_last(live, true, pause_heard, p);
 }
 
 /* FNV-1a: askers only have to be told apart. */

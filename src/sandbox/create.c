@@ -1,7 +1,7 @@
 /* Creating: the row and the sandbox are made at the same time, since neither needs the other.
  * Nothing was promised until both stand; a crash in between leaves a row without a sandbox or a
  * sandbox without a row, and reconciling removes either. */
-#include "sandbox/sandbox-internal.h"
+#include "sandbox/activity.h"
 
 struct creation {
 	struct list node; /* in the book's */
@@ -114,6 +114,7 @@ static void boot(struct live *live, const struct template *base, const char *ima
 		mounts[i] = (struct runtime_mount){ sb->options.mounts[i].volume_id,
 			sb->options.mounts[i].path };
 	crossings_reborn(live);
+	activity_reborn(live);
 	settings_json(live, base, &policy, &settings);
 	run.settings = buf_str(&settings);
 	if (settings.failed) {

@@ -3,7 +3,9 @@
  * does. */
 #include "base/fault.h"
 #include "http/http.h"
+#include "sandbox/activity.h"
 #include "sandbox/samples.h"
+#include "sandbox/visits.h"
 
 enum {
 	STEP_MS = 5000,
@@ -71,11 +73,12 @@ struct metrics_in {
 	struct json_int mem_total, mem_used, mem_cache, disk_used, disk_total;
 	struct json_int inodes_used, inodes_total, shm_used, shm_total, processes, refused, kills;
 	struct json_int cpu_periods, cpu_held;
-	struct json_int disk_failed;
+	struct json_int disk_failed, activity;
 	struct crossed_in crossed;
 };
 static const struct json_field metrics_fields[] = {
 	JSON_FIELD(struct metrics_in, disk_failed, "disk_failed", JSON_INT),
+	JSON_FIELD(struct metrics_in, activity, "activity", JSON_INT),
 	JSON_FIELD(struct metrics_in, cpu, "cpu_used_pct", JSON_RAW),
 	JSON_FIELD(struct metrics_in, mem_total, "mem_total", JSON_INT),
 	JSON_FIELD(struct metrics_in, mem_used, "mem_used", JSON_INT),
@@ -122,6 +125,7 @@ static void hear(struct live *live, const struct metrics_in *in)
 		.cpu_pct = percent_of(in->cpu) };
 
 	crossings_hear(live, &word);
+	activity_hint(live, in->activity.value);
 	/* What it writes from now on is lost, and what it reads may be. */
 	if (in->disk_failed.value)
 		live_end(live, SANDBOX_END_INFRASTRUCTURE, "system",
@@ -296,6 +300,7 @@ static void ask_some(struct sandbox_book *book, unsigned first, unsigned last)
 		if (live->view.state == SANDBOX_RUNNING && turn >= first && turn <= last) {
 			ask(live);
 			crossings_step(live);
+			visits_step(live);
 		}
 	}
 }
@@ -332,6 +337,8 @@ void metrics_stop(struct sandbox_book *book)
 	if (!book->is_stopping)
 		samples_save(book);
 	book->is_stopping = true;
+	activity_stop(book);
+	visits_stop(book);
 	if (book->host_question)
 		book->host_question->book = NULL;
 	book->host_question = NULL;

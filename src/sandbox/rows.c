@@ -1,6 +1,6 @@
 /* The sandboxes table. A row is written when a sandbox is asked for, when it is paused or resumed,
  * and when it ends; the kernel knows the rest. */
-#include "sandbox/sandbox-internal.h"
+#include "sandbox/activity.h"
 
 static const char *const end_names[] = {
 	[SANDBOX_END_USER] = "user",
@@ -341,6 +341,8 @@ struct loaded {
 	struct sandbox sb;
 	char *metadata, *options, *env;
 	int64_t lines; /* of its log */
+	char epoch[ACTIVITY_EPOCH_SIZE];
+	int64_t seq; /* of its guest's records: so far they are written */
 	struct list node;
 };
 
@@ -382,6 +384,8 @@ static int load_row(void *arg, const struct store_row *row, struct err *e)
 	store_copy_text(row, 21, sb->agent_id, sizeof sb->agent_id);
 	store_copy_text(row, 22, sb->task_id, sizeof sb->task_id);
 	store_copy_text(row, 23, sb->traceparent, sizeof sb->traceparent);
+	store_copy_text(row, 24, l->epoch, sizeof l->epoch);
+	l->seq = store_int(row, 25);
 	list_append(&job->rows, &l->node);
 	return 0;
 }
@@ -416,8 +420,9 @@ static int load(struct store_tx *tx, void *arg, struct err *e)
 		"timeout_s, metadata, started_us, end_us, options, base_template, run_started_us, "
 		"paused_us, "
 		"image, env_sealed, state, runtime, "
-		"(SELECT COUNT(*) FROM events WHERE subject = sandboxes.id), "
-		"agent_id, task_id, traceparent "
+		"(SELECT COUNT(*) FROM events WHERE subject = sandboxes.id AND "
+		"kind LIKE 'sandbox.%'), "
+		"agent_id, task_id, traceparent, guest_epoch, guest_seq "
 		"FROM sandboxes WHERE state <> 'ended'",
 		NULL, 0, load_row, arg, e);
 
@@ -457,6 +462,7 @@ static void revive(struct sandbox_book *book, const struct loaded *l)
 	live->view = l->sb;
 	live->born_ms -= MAX(time_wall_us() - l->sb.started_us, 0) / 1000;
 	live->log.lines = l->lines;
+	activity_take(live, l->epoch, l->seq);
 	/* What it may reach comes first. Where that cannot be read it is nothing, and nobody from
 	 * outside reaches it. */
 	damaged = options_read(live, str_of(l->options)) < 0;

@@ -1,6 +1,7 @@
 /* The sandbox room's own objects, shared by its files. */
 #pragma once
 
+#include "sandbox/activity-read.h"
 #include "sandbox/gate.h"
 #include "policy/policy.h"
 #include "sandbox/health.h"
@@ -23,6 +24,24 @@ struct line_budget {
 	bool is_full_told;
 };
 
+struct activity_question;
+
+/* How far its guest's records are known; activity.c. */
+struct activity_state {
+	char epoch[ACTIVITY_EPOCH_SIZE]; /* of the guest; empty: not known yet */
+	int64_t born;                    /* changes with the guest */
+	int64_t hinted, seen, written;   /* numbers: it has given, was read, is in the row */
+	int n_writing;
+	bool is_known; /* the epoch is the guest's, and not that of another before it */
+	bool is_used;  /* somebody may have done something in it */
+	struct activity_question *question; /* that is under way; NULL: none */
+	int64_t tokens, filled_ms;          /* what may still be written */
+	int64_t dropped;                    /* and what could not, since it was last told */
+	int64_t last_us;                    /* the time of the newest event */
+};
+
+struct visits;
+
 struct live { /* one sandbox that the book knows */
 	struct sandbox view;
 	struct sandbox_book *book;
@@ -37,8 +56,10 @@ struct live { /* one sandbox that the book knows */
 	struct samples *samples;
 	struct tally tallies[LIMIT_KINDS];
 	struct line_budget log;
-	bool is_heard; /* the guest's counts are known */
-	bool is_held;  /* there is no room for what it writes, so it stands still */
+	struct activity_state activity;
+	struct visits *visits; /* visits.c; NULL: none */
+	bool is_heard;         /* the guest's counts are known */
+	bool is_held;          /* there is no room for what it writes, so it stands still */
 	int64_t cpu_periods, cpu_held;
 	double cpu_pressure;
 	int64_t connections;           /* from outside, now */
@@ -78,6 +99,8 @@ struct sandbox_book {
 	struct list asked; /* questions to guests, and how many: */
 	size_t asking;
 	bool samples_saving;
+	struct list activity_asked, activity_batches;
+	size_t activity_asking;
 	bool is_stopping;
 	size_t questions;       /* to runtimes, that nobody waits for */
 	int64_t strays_ms;      /* when strays were last looked for */

@@ -1,4 +1,5 @@
-#include "sandbox/sandbox-internal.h"
+#include "sandbox/activity.h"
+#include "sandbox/visits.h"
 
 enum {
 	LATE_PAUSE_MS = 5000, /* how much longer each failed pause makes the wait for the next */
@@ -28,6 +29,8 @@ struct sandbox_book *sandbox_book_new(const struct sandbox_book_config *config)
 	list_init(&book->taking);
 	list_init(&book->creations);
 	list_init(&book->asked);
+	list_init(&book->activity_asked);
+	list_init(&book->activity_batches);
 	queue_init(book);
 	for (size_t i = 0; i < config->runtimes.n; i++) {
 		gate_init(&book->gates[i], config->loop, GATE_MOST, GATE_MOST_TEAM, GATE_PLACE_MS);
@@ -43,6 +46,7 @@ static void live_free(struct live *live)
 {
 	loop_timer_cancel(&live->timer);
 	samples_free(live);
+	visits_free(live);
 	buf_done(&live->network);
 	live->arena = arena_free(live->arena);
 	free(live);
@@ -55,6 +59,7 @@ struct sandbox_book *sandbox_book_free(struct sandbox_book *book)
 
 	if (!book)
 		return NULL;
+	activity_done(book);
 	while ((live = map_next(&book->by_id, &at)))
 		live_free(live);
 	map_done(&book->by_id);
@@ -294,12 +299,31 @@ static void end_counted(struct live *live, void *arg)
 	write_end(arg);
 }
 
+/* The question goes before the order to destroy it, and is answered before. */
+static void end_heard(struct live *live, void *arg)
+{
+	struct ending *ending = arg;
+	struct sandbox_book *book = live->book;
+
+	if (live->view.run.clock_us && !live->view.run.ended_us)
+		live_count(live, end_counted, ending);
+	else
+		end_counted(live, ending);
+	if (live->view.image[0])
+		runtime_discard(book_images(book), live->view.image, removed, ending->join);
+	else
+		runtime_destroy(live->runtime, live->view.id, removed, ending->join);
+}
+
 void live_end(struct live *live, enum sandbox_end by, const char *actor, const char *why,
 	done_fn done, void *arg)
 {
 	struct sandbox_book *book = live->book;
 	struct ending *ending = XNEW(struct ending);
 	struct join *join = join_new(2, ended, ending);
+	/* Of one that has gone by itself nobody is left to ask. */
+	bool is_running = live->view.state == SANDBOX_RUNNING && by != SANDBOX_END_AGENT &&
+			  by != SANDBOX_END_MEMORY;
 
 	*ending = (struct ending){ .live = live,
 		.began_us = time_now_us(),
@@ -312,18 +336,11 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 	live->view.state = SANDBOX_ENDING;
 	queue_kick(book);
 	crossings_last(live);
+	visits_last(live);
 	loop_timer_cancel(&live->timer);
 	book->in_flight++;
 	CRASH_POINT("kill.asked");
-	/* The question goes before the order to destroy it, and is answered before. */
-	if (live->view.run.clock_us && !live->view.run.ended_us)
-		live_count(live, end_counted, ending);
-	else
-		end_counted(live, ending);
-	if (live->view.image[0])
-		runtime_discard(book_images(book), live->view.image, removed, join);
-	else
-		runtime_destroy(live->runtime, live->view.id, removed, join);
+	activity_last(live, is_running, end_heard, ending);
 }
 
 static void on_timeout(void *arg)
@@ -620,7 +637,8 @@ static void settle_look(void *arg)
 
 	while ((live = map_next(&settle->book->by_id, &at)))
 		moving += !live_is_settled(live);
-	moving += settle->book->questions + settle->book->asking + settle->book->samples_saving;
+	moving += settle->book->questions + settle->book->asking + settle->book->samples_saving +
+		  settle->book->activity_asking;
 	if (moving && loop_now_ms(loop) < settle->deadline_ms) {
 		loop_timer_set(&settle->timer, loop_now_ms(loop) + SETTLE_LOOK_MS);
 		return;
@@ -651,6 +669,8 @@ void sandbox_dial(struct sandbox_book *book, const struct sandbox *sb, int port,
 
 	assert(live);
 	live_used(live);
+	if (port == RUNTIME_GUEST_PORT)
+		activity_used(live);
 	runtime_dial(live->runtime, sb->id, port, fn, arg);
 }
 

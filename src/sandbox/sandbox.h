@@ -181,6 +181,9 @@ struct sandbox_book_config {
 	/* What a team may have at once; NULL: limits.max_running, and nothing else. */
 	void (*quota)(void *arg, const char *team_id, struct limit_quota *ret);
 	void *quota_arg;
+	/* How much is told of what is done in its sandboxes; NULL: all. */
+	enum limit_activity (*activity)(void *arg, const char *team_id);
+	void *activity_arg;
 	uint8_t seed[SHA256_SIZE]; /* tokens are derived from it, so none is stored */
 	struct observe_log *events;
 	/* PEM: what sandboxes with header rules shall trust; empty: nothing. Borrowed, as the next.
@@ -434,6 +437,10 @@ struct sandbox_crossings {
 };
 int sandbox_crossings(const struct sandbox_book *book, const char *id,
 	struct sandbox_crossings *ret);
+
+/* Somebody came to this port from this address: told once in a while, with how often. */
+void sandbox_visited(struct sandbox_book *book, const char *id, int port, struct str source);
+enum limit_activity sandbox_activity(const struct sandbox_book *book, const char *team_id);
 
 /* ---- usage ---- */
 /* All it has used so far; from memory. Of ended ones observe_usage tells. */

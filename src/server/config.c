@@ -87,6 +87,7 @@ static void merge(struct config *config, const struct file_in *in)
 	set_list(config, &config->sandbox_env, in->sandbox_env);
 	set_str(&config->ceilings_text, in->ceilings);
 	set_str(&config->quota_text, in->quota);
+	set_str(&config->activity_text, in->activity);
 	set_str(&config->default_limits_text, in->default_limits);
 	set_int(&config->pool, in->pool);
 	set_int(&config->artifact_retention_s, in->artifact_retention);
@@ -363,6 +364,10 @@ static int read_limits(struct config *config, struct err *e)
 
 	if (r < 0)
 		return err_wrap(e, r, "--quota");
+	if (config->activity_text)
+		r = limit_activity_parse(str_of(config->activity_text), &config->activity, e);
+	if (r < 0)
+		return err_wrap(e, r, "--activity");
 	r = limit_ceilings_parse_list(str_of(config->ceilings_text), &config->ceilings, e);
 	if (r < 0)
 		return err_wrap(e, r, "--ceilings");

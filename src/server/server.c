@@ -497,11 +497,14 @@ static int open_books(struct server *s, struct err *e)
 		return err_wrap(e, r, "data directory %s", s->config.data);
 	access_set_server_ceilings(s->access, &s->config.ceilings);
 	access_set_server_quota(s->access, &s->config.quota);
+	access_set_server_activity(s->access, s->config.activity);
 	template_set_defaults(s->templates, &s->config.default_limits);
 	books = (struct sandbox_book_config){
 		.loop = s->loop,
 		.quota = access_quota,
 		.quota_arg = s->access,
+		.activity = access_activity,
+		.activity_arg = s->access,
 		.store = s->store,
 		.runtimes = s->runtimes,
 		.events = s->events,

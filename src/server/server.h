@@ -82,6 +82,8 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
  * string, least and most are its length, of STRS (one or more) their number. FLAG(flag, value,
  * help) is on the command line alone. */
 #define SERVER_OPTIONS(ROW, FLAG)                                                                \
+	ROW(activity, "activity", STR, 0, 16, "all|processes|none",                              \
+		"told of what is done in sandboxes (default: all)")                              \
 	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                          \
 		"holds the operator's token: opens /nodes and /admin")                           \
 	ROW(allow_private, "allow-private", STRS, 0, 64, "ADDRESS[/BITS][:PORT]",                \

@@ -121,6 +121,8 @@ void e2b_admin_limits_put(struct api_call *call);
 void e2b_admin_limits_patch(struct api_call *call);
 void e2b_admin_environment_get(struct api_call *call);
 void e2b_admin_environment_put(struct api_call *call);
+void e2b_admin_activity_get(struct api_call *call);
+void e2b_admin_activity_put(struct api_call *call);
 void e2b_events(struct api_call *call);
 
 /* ---- mounts.c ---- */

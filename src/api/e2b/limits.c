@@ -125,7 +125,7 @@ void e2b_admin_limits_put(struct api_call *call)
 	if (!team || api_decode(call, &limit_ceilings_shape, &in, false) < 0)
 		return;
 	limit_ceilings_read(&in, &ceilings);
-	access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, "admin",
+	access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, call->actor,
 		api_done_empty, call);
 }
 
@@ -143,8 +143,55 @@ void e2b_admin_limits_patch(struct api_call *call)
 	if (limit_ceilings_change(&ceilings, &change, &e) < 0)
 		api_fail(call, &e);
 	else
-		access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings, "admin",
-			api_done_empty, call);
+		access_set_ceilings(call->api->config.access, str_of(team->id), &ceilings,
+			call->actor, api_done_empty, call);
+}
+
+/* ---- how much is told of what is done in its sandboxes ---- */
+
+void e2b_admin_activity_get(struct api_call *call)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(256);
+	const struct access_team *team = e2b_admin_team(call);
+	struct jsonw w;
+
+	if (!team)
+		return;
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "activity", limit_activity_name(team->activity)); /* null: as usual */
+	jsonw_strz(&w, "holds",
+		limit_activity_name(access_activity(call->api->config.access, team->id)));
+	jsonw_end_object(&w);
+	api_reply_json(call, 200, &body);
+}
+
+struct activity_in {
+	struct str activity;
+};
+static const struct json_field activity_fields[] = {
+	JSON_FIELD(struct activity_in, activity, "activity", JSON_STR, .flags = JSON_NULLABLE,
+		.max = 16),
+};
+static const struct json_shape activity_shape = JSON_SHAPE(struct activity_in, activity_fields);
+
+/* Not said, or null: as usual again. */
+void e2b_admin_activity_put(struct api_call *call)
+{
+	const struct access_team *team = e2b_admin_team(call);
+	enum limit_activity activity = LIMIT_ACTIVITY_UNSAID;
+	struct activity_in in;
+	struct err e = { 0 };
+
+	if (!team || api_decode(call, &activity_shape, &in, false) < 0)
+		return;
+	if (in.activity.p && limit_activity_parse(in.activity, &activity, &e) < 0) {
+		(void)err_wrap(&e, -EINVAL, "validation error");
+		api_fail(call, &e);
+		return;
+	}
+	access_set_activity(call->api->config.access, team->id, activity, call->actor,
+		api_done_empty, call);
 }
 
 /* ---- what all sandboxes of a team have in their environment ---- */

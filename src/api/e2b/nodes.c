@@ -273,7 +273,7 @@ void e2b_admin_kill(struct api_call *call)
 		return;
 	}
 	for (size_t i = 0, n = k->n; i < n; i++)
-		sandbox_kill(book, &owner, str_of(k->ids[i]), "admin", one_killed, k);
+		sandbox_kill(book, &owner, str_of(k->ids[i]), call->actor, one_killed, k);
 }
 
 /* Templates are made outside the server, so no build ever runs here. */

@@ -72,6 +72,8 @@ const struct api_route api_e2b_routes[] = {
 	{ "GET", "/admin/sandboxes/running-counts", e2b_admin_counts, API_ADMIN },
 	{ "POST", "/admin/teams/{id}/sandboxes/kill", e2b_admin_kill, API_ADMIN },
 	{ "POST", "/admin/teams/{id}/builds/cancel", e2b_admin_cancel_builds, API_ADMIN },
+	{ "GET", "/admin/teams/{id}/activity", e2b_admin_activity_get, API_ADMIN },
+	{ "PUT", "/admin/teams/{id}/activity", e2b_admin_activity_put, API_ADMIN | API_BODY },
 	{ "POST", "/admin/teams/{id}/api-keys", e2b_admin_key_create, API_ADMIN | API_BODY },
 	{ "DELETE", "/admin/teams/{id}/api-keys/{key}", e2b_admin_key_revoke, API_ADMIN },
 	{ "GET", "/admin/teams", e2b_admin_teams, API_ADMIN },

@@ -29,7 +29,8 @@ static void ask(struct rpc_call *rc, const struct sandbox *sb, const char *targe
 	jsonw_end_object(&w);
 	request.body = str_make(arena_dup(http_arena(call->x), buf_str(&body)), body.n);
 	request.headers = v1_guest_headers(call, sb, rc->user,
-		"Content-Type: application/json\r\nConnect-Protocol-Version: 1\r\n");
+		"Content-Type: application/json\r\nConnect-Protocol-Version: 1\r\n"
+		"Atoll-Recorded: 1\r\n");
 	if (!request.body.p || !request.headers || v1_guest_call(call, sb, &request, fn, rc) < 0)
 		api_fail_status(call, 413, "the path is too long");
 }

@@ -357,7 +357,7 @@ static void upload_dialled(void *arg, int fd, const struct err *e)
 		return;
 	}
 	request.headers = v1_guest_headers(t->call, sb, STR_NONE,
-		"Content-Type: application/octet-stream\r\n");
+		"Content-Type: application/octet-stream\r\nAtoll-Recorded: 1\r\n");
 	http_on_gone(t->call->x, client_gone, t);
 	t->stream = http_stream_open(t->call->api->config.loop, fd, &request, &upload_ops, t);
 	http_stream_body(t->call->x, on_chunk, t);
