@@ -35,6 +35,7 @@ void activity_done(struct activity *a)
 {
 	LIST_EACH(&a->records, node)
 	record_free(a, container_of(node, struct record, node));
+	a->is_over = true;
 }
 
 /* ---- one record ---- */
@@ -62,7 +63,8 @@ static void keep(struct activity *a, const struct buf *json)
 {
 	struct record *record;
 
-	if (json->failed || a->n >= ACTIVITY_MAX_RECORDS || a->bytes + json->n > ACTIVITY_MAX_BYTES)
+	if (a->is_over || json->failed || a->n >= ACTIVITY_MAX_RECORDS ||
+		a->bytes + json->n > ACTIVITY_MAX_BYTES)
 		return;
 	record = xcalloc(1, sizeof *record + json->n);
 	record->seq = a->last;
@@ -90,14 +92,13 @@ static void end(struct activity *a, struct jsonw *w)
 
 /* ---- processes ---- */
 
-static void write_args(struct jsonw *w, char *const *argv)
+/* True: there are more, or the last one is longer. */
+static bool write_args(struct jsonw *w, char *const *argv)
 {
 	size_t room = ACTIVITY_ARGS;
 	bool is_cut = false;
-	int n = 0;
 
-	jsonw_array(w, "args");
-	for (; argv[n] && !is_cut; n++) {
+	for (int n = 0; argv[n] && !is_cut; n++) {
 		struct str arg = str_of(argv[n]);
 
 		is_cut = n == ACTIVITY_MAX_ARGS || arg.n + ARG_COST > room;
@@ -106,9 +107,19 @@ static void write_args(struct jsonw *w, char *const *argv)
 		jsonw_str(w, NULL, cut(arg, room - ARG_COST));
 		room -= MIN(room, arg.n + ARG_COST);
 	}
-	jsonw_end_array(w);
-	if (is_cut)
-		jsonw_bool(w, "cut", true);
+	return is_cut;
+}
+
+static void keep_args(struct activity_begun *begun, char *const *argv)
+{
+	CLEANUP(buf_done) struct buf json = BUF_INIT(RECORD_BYTES);
+	struct jsonw w;
+
+	jsonw_init(&w, &json);
+	jsonw_array(&w, NULL);
+	begun->is_cut = write_args(&w, argv);
+	jsonw_end_array(&w);
+	begun->args = json.failed ? NULL : strndup(json.p, json.n);
 }
 
 static char *dup_cut(struct str text)
@@ -121,6 +132,10 @@ static void write_begun(struct jsonw *w, pid_t pid, const struct activity_begun 
 {
 	jsonw_int(w, "pid", pid);
 	add_text(w, "program", str_of(begun->program), ACTIVITY_WORD);
+	if (begun->args)
+		jsonw_raw(w, "args", str_of(begun->args));
+	if (begun->is_cut)
+		jsonw_bool(w, "cut", true);
 	add_text(w, "user", str_of(begun->user), ACTIVITY_WORD);
 	add_text(w, "tag", str_of(begun->tag), ACTIVITY_WORD);
 	if (begun->is_recorded)
@@ -141,10 +156,10 @@ void activity_started(struct activity *a, pid_t pid, const struct activity_proce
 		.tag = dup_cut(process->tag),
 		.has_pty = process->has_pty,
 		.is_recorded = process->asker.is_recorded };
+	/* Else they are in the server's row, masked with more than it knows of us. */
+	if (!ret->is_recorded)
+		keep_args(ret, process->argv + 1);
 	write_begun(&w, pid, ret);
-	if (!ret->is_recorded) /* else they are in the server's row, masked with more than it
-				* knows of us */
-		write_args(&w, process->argv + 1);
 	add_text(&w, "cwd", str_of(process->cwd), ACTIVITY_PATH);
 	add_text(&w, "source", process->asker.source, ACTIVITY_SOURCE_SIZE - 1);
 	end(a, &w);
@@ -155,6 +170,7 @@ void activity_begun_done(struct activity_begun *begun)
 	free(begun->program);
 	free(begun->user);
 	free(begun->tag);
+	free(begun->args);
 	*begun = (struct activity_begun){ 0 };
 }
 

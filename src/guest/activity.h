@@ -14,7 +14,7 @@
 enum {
 	ACTIVITY_EPOCH_SIZE = 21,
 	ACTIVITY_MAX_RECORDS = 512,
-	ACTIVITY_MAX_BYTES = 256 << 10, /* of all of them */
+	ACTIVITY_MAX_BYTES = 512 << 10, /* of all of them */
 	ACTIVITY_PAGE_BYTES = 96 << 10, /* of one answer */
 	ACTIVITY_WORD = 256,            /* a program, a user, a tag */
 	ACTIVITY_PATH = 1024,
@@ -28,6 +28,7 @@ struct activity {
 	int64_t last;                    /* the newest number; 0: nothing happened yet */
 	struct list records;
 	size_t n, bytes;
+	bool is_over; /* whatever ends later is told to nobody */
 };
 
 void activity_init(struct activity *a);
@@ -50,7 +51,8 @@ struct activity_process {
 struct activity_begun {
 	int64_t seq, clock_us;
 	char *program, *user, *tag;
-	bool has_pty, is_recorded;
+	char *args; /* as JSON; NULL: they are not told */
+	bool has_pty, is_recorded, is_cut;
 };
 void activity_started(struct activity *a, pid_t pid, const struct activity_process *process,
 	struct activity_begun *ret);

@@ -41,7 +41,7 @@ TEST(a_process_is_told_with_its_beginning_and_its_end)
 	text = answer(&a, 0, &out);
 	ASSERT(has(text, "\"seq\":1,"));
 	ASSERT(has(text,
-		"\"program\":\"/bin/echo\",\"user\":\"user\",\"args\":[\"one\",\"two words\"]"));
+		"\"program\":\"/bin/echo\",\"args\":[\"one\",\"two words\"],\"user\":\"user\""));
 	ASSERT(has(text, "\"begun\":1,"));
 	ASSERT(has(text, "\"exit_code\":3,\"cause\":\"exit\""));
 	ASSERT(has(text, "\"more\":false"));

@@ -21,6 +21,7 @@ static const struct json_field fields[] = {
 	JSON_FIELD(struct event_data, user, "user", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, via, "via", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, ended_cause, "cause", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct event_data, args, "args", JSON_STRS, .flags = JSON_LAX),
 	JSON_FIELD(struct event_data, pid, "pid", JSON_INT, .flags = JSON_LAX),
 };
 static const struct json_shape shape =

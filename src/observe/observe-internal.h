@@ -46,6 +46,7 @@ struct event_data {
 	struct json_int n, exit_code, duration_ms;                  /* of an execution */
 	struct str runtime, base_template, by, why, signal, ended_by;
 	struct str program, user, via, ended_cause; /* of a process */
+	struct json_strs args;
 	struct json_int pid;
 };
 /* -EINVAL: nothing that is known. Texts are in the arena. */

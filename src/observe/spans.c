@@ -346,13 +346,19 @@ static size_t write_process(const struct scene *s)
 {
 	const struct event_data *d = &s->data;
 	struct span span = until_now(s, "process", MAX(d->us.value, 0));
+	CLEANUP(buf_done) struct buf line = BUF_INIT(MAX_TEXT);
 
 	if (str_is(d->via, "execution"))
 		return 0;
 	span_begin(s, &span, "tool");
 	add_text(s->w, "gen_ai.operation.name", STR("execute_tool"));
 	add_text(s->w, "gen_ai.tool.name", STR("command"));
+	(void)buf_add_str(&line, d->program);
+	for (size_t i = 0; i < d->args.n; i++)
+		(void)buf_printf(&line, " %.*s", STR_ARG(d->args.v[i]));
 	add_text(s->w, "process.executable.name", d->program);
+	add_text(s->w, "process.command_line", buf_str(&line));
+	add_text(s->w, "langfuse.observation.input", buf_str(&line));
 	add_text(s->w, "process.owner", d->user);
 	if (d->pid.is_set)
 		add_int(s->w, "process.pid", d->pid.value);

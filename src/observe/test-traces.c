@@ -211,6 +211,12 @@ static const struct {
 	{ "execution.ended",
 		"{\"execution\":1,\"exit_code\":2,\"duration_ms\":300,\"ended_by\":\"process\"}",
 		2300000 },
+	{ "process.started", "{\"pid\":7,\"program\":\"/bin/sh\"}", 2400000 },
+	{ "process.ended",
+		"{\"pid\":7,\"program\":\"/bin/sh\",\"args\":[\"-c\",\"by an SDK\"],"
+		"\"user\":\"root\",\"signal\":\"SIGKILL\",\"cause\":\"timeout\",\"us\":100000}",
+		2500000 },
+	{ "process.ended", "{\"via\":\"execution\",\"us\":1,\"exit_code\":0}", 2600000 },
 	{ "sandbox.paused", "{\"us\":5000}", 3000000 },
 	{ "key.created", "{}", 3500000 },
 	{ "sandbox.ended", "{\"by\":\"infrastructure\",\"why\":\"the host was gone\"}", 11000000 },
@@ -303,8 +309,8 @@ TEST(a_life_becomes_one_trace)
 	ASSERT_EQ(rig.n_posts, 0); /* a span waits for company */
 	stop_traces(&rig, 2000);   /* but not when there is an end */
 	ASSERT_EQ(rig.n_posts, 1);
-	ASSERT_EQ(count(&rig.bodies, "\"spanId\":"), 8 + 1); /* and a link */
-	ASSERT_EQ(count(&rig.bodies, "\"traceId\":\"0af7651916cd43dd8448eb211c80319c\""), 8);
+	ASSERT_EQ(count(&rig.bodies, "\"spanId\":"), 9 + 1); /* and a link */
+	ASSERT_EQ(count(&rig.bodies, "\"traceId\":\"0af7651916cd43dd8448eb211c80319c\""), 9);
 	ASSERT_EQ(count(&rig.bodies, "\"traceId\":\"11111111111111111111111111111111\""), 1);
 	ASSERT_EQ(count(&rig.bodies, "\"parentSpanId\":\"b7ad6b7169203331\",\"name\":\"sandbox\""),
 		1);
@@ -316,6 +322,12 @@ TEST(a_life_becomes_one_trace)
 			  "\"key\":\"process.exit.code\",\"value\":{\"intValue\":\"2\"}"),
 		1);
 	ASSERT_EQ(count(&rig.bodies, "make test"), 2);
+	ASSERT_EQ(count(&rig.bodies, "\"name\":\"process\""), 1);
+	ASSERT_EQ(count(&rig.bodies, "\"startTimeUnixNano\":\"2400000000\","
+				     "\"endTimeUnixNano\":\"2500000000\""),
+		1);
+	ASSERT_EQ(count(&rig.bodies, "\"stringValue\":\"/bin/sh -c by an SDK\""), 2);
+	ASSERT_EQ(count(&rig.bodies, "\"stringValue\":\"SIGKILL\""), 1);
 	ASSERT_EQ(count(&rig.bodies, "\"status\":{\"code\":2,\"message\":\"the host was gone\"}"),
 		1);
 	/* 2 processors for 10 s at 1 a second each. */
@@ -323,12 +335,12 @@ TEST(a_life_becomes_one_trace)
 			  "\"key\":\"atoll.cost\",\"value\":{\"doubleValue\":20.000000000}"),
 		1);
 	ASSERT_EQ(count(&rig.bodies, "\"key\":\"session.id\",\"value\":{\"stringValue\":\"task\"}"),
-		8);
+		9);
 	ASSERT_STR(rig.headers.p, "Basic abc");
 	wait_for_writes(&rig);
 	ASSERT_EQ(start_traces(&rig, &e), 0);
 	observe_traces_state(rig.traces, &state);
-	ASSERT_EQ(state.cursor, 6);
+	ASSERT_EQ(state.cursor, 9);
 }
 
 TEST(what_was_not_taken_is_sent_again_and_in_time)
