@@ -131,7 +131,8 @@ static char *dup_cut(struct str text)
 static void write_begun(struct jsonw *w, pid_t pid, const struct activity_begun *begun)
 {
 	jsonw_int(w, "pid", pid);
-	add_text(w, "program", str_of(begun->program), ACTIVITY_WORD);
+	if (!begun->is_recorded)
+		add_text(w, "program", str_of(begun->program), ACTIVITY_WORD);
 	if (begun->args)
 		jsonw_raw(w, "args", str_of(begun->args));
 	if (begun->is_cut)
@@ -156,11 +157,12 @@ void activity_started(struct activity *a, pid_t pid, const struct activity_proce
 		.tag = dup_cut(process->tag),
 		.has_pty = process->has_pty,
 		.is_recorded = process->asker.is_recorded };
-	/* Else they are in the server's row, masked with more than it knows of us. */
+	/* Else they are in the server's row, without secrets that are the command's alone. */
 	if (!ret->is_recorded)
 		keep_args(ret, process->argv + 1);
 	write_begun(&w, pid, ret);
-	add_text(&w, "cwd", str_of(process->cwd), ACTIVITY_PATH);
+	if (!ret->is_recorded)
+		add_text(&w, "cwd", str_of(process->cwd), ACTIVITY_PATH);
 	add_text(&w, "source", process->asker.source, ACTIVITY_SOURCE_SIZE - 1);
 	end(a, &w);
 }

@@ -198,7 +198,8 @@ TEST(what_the_server_tells_itself_is_not_told_twice)
 	ASSERT_EQ(a.last, 1);
 	activity_started(&a, 7, &process, &begun);
 	activity_begun_done(&begun);
-	ASSERT(has(answer(&a, 1, &out), "\"tag\":\"exec-1\",\"recorded\":true"));
+	ASSERT(has(answer(&a, 1, &out),
+		"\"pid\":7,\"user\":\"user\",\"tag\":\"exec-1\",\"recorded\":true}"));
 	ASSERT(!has(buf_str(&out), "the-line"));
 	activity_done(&a);
 }

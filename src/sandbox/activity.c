@@ -402,7 +402,7 @@ static void answered(void *arg, int r, int status, struct str body, const struct
 static void dialled(void *arg, int fd, const struct err *e)
 {
 	struct activity_question *q = arg;
-	const struct live *live = map_get(&q->book->by_id, str_of(q->id));
+	struct live *live = map_get(&q->book->by_id, str_of(q->id));
 	char token[SANDBOX_TOKEN_SIZE], headers[128], target[128];
 	struct http_request request = { .method = "GET",
 		.target = target,
@@ -417,6 +417,7 @@ static void dialled(void *arg, int fd, const struct err *e)
 		answered(q, fd < 0 ? fd : -ECANCELED, 0, STR_NONE, e);
 		return;
 	}
+	live->activity.is_fresh = false;
 	sandbox_token(q->book, q->id, token);
 	(void)snprintf(headers, sizeof headers, "X-Access-Token: %s\r\n", token);
 	/* Behind what is being written it is told again, and left out by its number. */
@@ -478,7 +479,7 @@ void activity_hint(struct live *live, int64_t last)
 	ask(question_new(live));
 }
 
-void activity_last(struct live *live, bool is_running, live_fn then, void *arg)
+void activity_last(struct live *live, bool is_wanted, live_fn then, void *arg)
 {
 	struct activity_question *q = live->activity.question;
 
@@ -491,7 +492,7 @@ void activity_last(struct live *live, bool is_running, live_fn then, void *arg)
 			question_end(q);
 		}
 	}
-	if (!is_running || !live->activity.is_used || live->is_held || live->book->is_stopping ||
+	if (!is_wanted || live->is_held || live->book->is_stopping ||
 		live->vital.health == SANDBOX_DEAD || live->vital.health == SANDBOX_UNRESPONSIVE) {
 		then(live, arg);
 		return;
@@ -511,12 +512,12 @@ void activity_reborn(struct live *live)
 	a->epoch[0] = '\0';
 	a->seen = a->written = a->hinted = 0;
 	a->n_writing = 0;
-	a->is_used = a->is_known = false;
+	a->is_used = a->is_fresh = a->is_known = false;
 }
 
 void activity_used(struct live *live)
 {
-	live->activity.is_used = true;
+	live->activity.is_used = live->activity.is_fresh = true;
 }
 
 void activity_take(struct live *live, const char *epoch, int64_t seq)
@@ -525,7 +526,7 @@ void activity_take(struct live *live, const char *epoch, int64_t seq)
 
 	(void)snprintf(a->epoch, sizeof a->epoch, "%s", epoch);
 	a->seen = a->written = seq;
-	a->is_used = true; /* perhaps: the server before knew */
+	a->is_used = a->is_fresh = true; /* perhaps: the server before knew */
 }
 
 void activity_done(struct sandbox_book *book)

@@ -5,9 +5,9 @@
 
 /* The guest has said the newest number that it has given. */
 void activity_hint(struct live *live, int64_t last);
-/* It is about to stop: asks a last time, if it ran and anybody used it, then goes on; it is not
- * freed meanwhile. */
-void activity_last(struct live *live, bool is_running, live_fn then, void *arg);
+/* It is about to stop: asks a last time where that is wanted and there is hope for an answer, then
+ * goes on; it is not freed meanwhile. */
+void activity_last(struct live *live, bool is_wanted, live_fn then, void *arg);
 /* Its guest is a new one. */
 void activity_reborn(struct live *live);
 /* Somebody speaks to its guest. */

@@ -297,7 +297,9 @@ static void pause_run(struct op *op, struct live *live)
 	live->view.state = SANDBOX_PAUSING;
 	live->view.change_clock_us = p->began_us;
 	loop_timer_cancel(&live->timer);
-	activity_last(live, true, pause_heard, p);
+	/* A guest whose memory stays keeps what it has to tell, for as long as it is not ended. */
+	activity_last(live, p->keep_memory ? live->activity.is_fresh : live->activity.is_used,
+		pause_heard, p);
 }
 
 /* FNV-1a: askers only have to be told apart. */

@@ -33,7 +33,8 @@ struct activity_state {
 	int64_t hinted, seen, written;   /* numbers: it has given, was read, is in the row */
 	int n_writing;
 	bool is_known; /* the epoch is the guest's, and not that of another before it */
-	bool is_used;  /* somebody may have done something in it */
+	bool is_used;  /* somebody may have done something in it, since it was booted */
+	bool is_fresh; /* or since it was last asked */
 	struct activity_question *question; /* that is under way; NULL: none */
 	int64_t tokens, filled_ms;          /* what may still be written */
 	int64_t dropped;                    /* and what could not, since it was last told */

@@ -322,8 +322,8 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 	struct ending *ending = XNEW(struct ending);
 	struct join *join = join_new(2, ended, ending);
 	/* Of one that has gone by itself nobody is left to ask. */
-	bool is_running = live->view.state == SANDBOX_RUNNING && by != SANDBOX_END_AGENT &&
-			  by != SANDBOX_END_MEMORY;
+	bool has_more = live->view.state == SANDBOX_RUNNING && live->activity.is_used &&
+			by != SANDBOX_END_AGENT && by != SANDBOX_END_MEMORY;
 
 	*ending = (struct ending){ .live = live,
 		.began_us = time_now_us(),
@@ -340,7 +340,7 @@ void live_end(struct live *live, enum sandbox_end by, const char *actor, const c
 	loop_timer_cancel(&live->timer);
 	book->in_flight++;
 	CRASH_POINT("kill.asked");
-	activity_last(live, is_running, end_heard, ending);
+	activity_last(live, has_more, end_heard, ending);
 }
 
 static void on_timeout(void *arg)

@@ -162,6 +162,7 @@ class Doors(Case):
         self.assertEqual({e['data']['via'] for e in first}, {'execution'})
         self.assertEqual(first[1]['data']['exit_code'], 4)
         self.assertNotIn('the-line', json.dumps(first))
+        self.assertEqual({'program', 'args', 'cwd'} & {key for e in first for key in e['data']}, set())
         second = [e for e in events if e not in first]
         self.assertEqual([e['source'] for e in second][:1], ['127.0.0.1'])
         self.assertNotIn('via', second[0]['data'])
@@ -316,6 +317,33 @@ class Crashes(Case):
         self.assertGreaterEqual(sum(e['kind'] == 'process.ended' for e in events), ran[0])
 
 
+@unittest.skipUnless((BUILD / 'atoll').read_bytes().find(b'activity.heard') > 0, 'this build has no crash points')
+class Steps(Case):
+    def test_a_server_that_dies_at_either_step_loses_and_doubles_nothing(self):
+        for step in ('activity.heard', 'activity.written', 'activity.heard:2'):
+            with self.subTest(step):
+                self.server.stop()
+                self.server.environment['ATOLL_CRASH_AT'] = step
+                self.server.start()
+                box = self.box(timeout=600)
+                n = 0
+                deadline = time.monotonic() + 60
+                while self.server.process.poll() is None:
+                    self.assertLess(time.monotonic(), deadline, 'nothing died: is the step ever reached?')
+                    with contextlib.suppress(OSError, http.client.HTTPException, RuntimeError, struct.error):
+                        box.run(f'exit {n % 200}')
+                        n += 1
+                    time.sleep(0.3)
+                self.server.environment['ATOLL_CRASH_AT'] = ''
+                self.server.start()
+                box.run('exit 201')
+                events = self.wait(box.id, lambda seen: seen and seen[-1]['data'].get('exit_code') == 201)
+                self.assertEqual([e['data']['guest_seq'] for e in events], list(range(1, len(events) + 1)))
+                self.assertGreaterEqual(sum(e['kind'] == 'process.ended' for e in events), n)
+                self.assertEqual(self.told(box.id, 'activity.lost'), [])
+                box.kill()
+
+
 class Bounds(Case):
     def test_a_flood_is_counted_and_not_written(self):
         n = 3000
@@ -421,4 +449,4 @@ class Usual(Case):
 
 
 def load_tests(_loader, standard, _pattern):
-    return arrange_classes(standard, lambda test: not isinstance(test, (Crashes, Bounds)), 4)
+    return arrange_classes(standard, lambda test: not isinstance(test, (Crashes, Steps, Bounds)), 4)
