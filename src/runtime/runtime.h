@@ -165,6 +165,20 @@ void runtime_discard(struct runtime *rt, const char *image, done_fn done, void *
 /* Every saved image, then done. */
 void runtime_list_images(struct runtime *rt, runtime_each_fn each, done_fn done, void *arg);
 
+/* ---- volumes that are file systems of their own ---- */
+
+/* Of the machine whose `local` this is; ids are UUIDs. Made: when it is on the disk. -EOPNOTSUPP:
+ * the host cannot. -ENOSPC. -EEXIST. */
+void runtime_volume_make(struct runtime *local, const char *id, int64_t bytes, done_fn done,
+	void *arg);
+/* Its root directory, and a directory beside it on the same file system that no sandbox sees. They
+ * are the callee's, and to close the last one may take long: it writes out and unmounts. -ESTALE:
+ * it is gone. */
+typedef void (*runtime_volume_fn)(void *arg, int r, const int take_fds[2], const struct err *e);
+void runtime_volume_open(struct runtime *local, const char *id, runtime_volume_fn fn, void *arg);
+/* Who has it mounted can do nothing more with it. -ENOENT. */
+void runtime_volume_remove(struct runtime *local, const char *id, done_fn done, void *arg);
+
 /* What the kernel has counted of a running or frozen one since it was booted: processor time, and
  * what it has sent over its network. -ENOENT, -EOPNOTSUPP. */
 struct runtime_used {

@@ -376,13 +376,29 @@ static void ceilings_of(void *arg, const char *team_id, struct limit_ceilings *r
 	access_ceilings(s->access, team_id, ret);
 }
 
+static void make_volume(void *arg, const char *id, int64_t bytes, done_fn done, void *done_arg)
+{
+	runtime_volume_make(arg, id, bytes, done, done_arg);
+}
+
+static void open_volume(void *arg, const char *id, volume_opened_fn fn, void *fn_arg)
+{
+	runtime_volume_open(arg, id, fn, fn_arg);
+}
+
+static void remove_volume(void *arg, const char *id, done_fn done, void *done_arg)
+{
+	runtime_volume_remove(arg, id, done, done_arg);
+}
+
 static int open_volumes(struct server *s, struct err *e)
 {
 	struct volume_book_config config = { .loop = s->loop,
 		.store = s->store,
 		.dir_fd = TAKE_FD(s->volumes_fd),
 		.teams = { ceilings_of, s },
-		.events = s->events };
+		.events = s->events,
+		.maker = { make_volume, open_volume, remove_volume, s->runtime } };
 
 	memcpy(config.seed, s->prepared.seed, sizeof config.seed);
 	return volume_book_new(&config, &s->volumes, e);

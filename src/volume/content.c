@@ -1,22 +1,25 @@
-/* Operations on what is in a volume. Each is a job that owns a descriptor of the volume's root and
+/* Operations on what is in a volume. Each is a job that has a part in the volume's descriptors and
  * a copy of everything else, so that the book may change meanwhile. */
 #include "volume/volume-internal.h"
 
 struct op {
 	struct volume_book *book;
-	int root_fd, incoming_fd, fd;
+	char volume_id[UUID_SIZE];
+	struct reach *reach;
+	int fd;
 	char path[PATH_MAX];
 	struct volume_attr attr;
 	int depth;
 	bool parents;
 	char swept_name[24]; /* where a removed tree goes, as the next two */
 	struct sweep *sweep;
-	bool is_swept;
+	bool may_sweep, is_swept;
 	struct listing out;
 	char team_id[UUID_SIZE];
 	struct buf text; /* what render made of the listing */
 	volume_render_fn render;
 	struct err e; /* found before the job began */
+	loop_work_fn work;
 	struct loop_task task;
 	volume_entries_fn fn;
 	volume_text_fn text_fn;
@@ -31,14 +34,9 @@ static struct op *op_new(struct volume_book *book, const struct volume_at *at)
 
 	op->book = book;
 	(void)snprintf(op->team_id, sizeof op->team_id, "%s", at->volume->team_id);
+	(void)snprintf(op->volume_id, sizeof op->volume_id, "%s", at->volume->id);
 	op->fd = -EBADF;
-	op->incoming_fd = -EBADF;
-	op->root_fd = openat(book->config.dir_fd, at->volume->id,
-		O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (op->root_fd < 0)
-		(void)err_sys(&op->e, -EIO, "open volume %s", at->volume->id);
-	else
-		(void)place_clean(at->path, op->path, &op->e);
+	(void)place_clean(at->path, op->path, &op->e);
 	op->out.arena = arena_new(64 << 20);
 	return op;
 }
@@ -64,8 +62,7 @@ static void op_end(void *arg, int r, const struct err *e)
 	else
 		sweep_drop(op->sweep);
 	close_fdp(&op->fd);
-	close_fdp(&op->incoming_fd);
-	close_fdp(&op->root_fd);
+	(void)reach_unref(op->reach);
 	buf_done(&op->text);
 	op->out.arena = arena_free(op->out.arena);
 	free(op->out.v);
@@ -79,18 +76,34 @@ static void fail_now(void *arg)
 	op_end(op, op->e.code, &op->e);
 }
 
+static void begin(void *arg, struct reach *take_reach, const struct err *e)
+{
+	struct op *op = arg;
+
+	op->reach = take_reach;
+	if (!op->reach) {
+		op->e = *e;
+		loop_defer(op->book->config.loop, &op->task, fail_now, op);
+		return;
+	}
+	if (op->may_sweep)
+		op->sweep = sweep_new_at(op->book, op->reach, op->swept_name);
+	loop_job_for(op->book->config.loop, op->team_id, op->work, op_end, op);
+}
+
 static void op_run(struct op *op, loop_work_fn work)
 {
+	op->work = work;
 	if (op->e.code < 0)
 		loop_defer(op->book->config.loop, &op->task, fail_now, op);
 	else
-		loop_job_for(op->book->config.loop, op->team_id, work, op_end, op);
+		reach_get(op->book, op->volume_id, begin, op);
 }
 
 /* Makes the answer: what is at the path now. */
 static int show(struct op *op, struct err *e)
 {
-	cleanup_close int fd = place_open(op->root_fd, op->path, O_PATH | O_NOFOLLOW);
+	cleanup_close int fd = place_open(op->reach->root_fd, op->path, O_PATH | O_NOFOLLOW);
 	struct stat st;
 	int r;
 
@@ -124,7 +137,7 @@ static int do_list(void *arg, struct err *e)
 	struct op *op = arg;
 	int r;
 
-	op->fd = place_open(op->root_fd, op->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+	op->fd = place_open(op->reach->root_fd, op->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 	if (op->fd < 0)
 		return place_fail(e, op->fd, op->path);
 	r = tree_list(&op->out, op->fd, op->path, op->depth);
@@ -159,7 +172,7 @@ static int do_open(void *arg, struct err *e)
 	struct stat st;
 
 	/* Non-blocking: a pipe or a device that a sandbox put there must not hold us. */
-	op->fd = place_open(op->root_fd, op->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	op->fd = place_open(op->reach->root_fd, op->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
 	if (op->fd < 0)
 		return place_fail(e, op->fd, op->path);
 	if (fstat(op->fd, &st) < 0)
@@ -186,7 +199,7 @@ static int do_change(void *arg, struct err *e)
 	struct op *op = arg;
 	int r;
 
-	op->fd = place_open(op->root_fd, op->path, O_PATH | O_NOFOLLOW);
+	op->fd = place_open(op->reach->root_fd, op->path, O_PATH | O_NOFOLLOW);
 	r = op->fd < 0 ? op->fd : place_change(op->fd, &op->attr);
 	if (r == -EOPNOTSUPP)
 		return err_set(e, -EINVAL, "Path %s is a link: links have no mode", op->path);
@@ -207,7 +220,7 @@ void volume_change(struct volume_book *book, const struct volume_at *at,
 /* One directory; the mode is set afterwards, since the umask has a part in mkdir's. */
 static int make_one(struct op *op, const char *path)
 {
-	cleanup_close int parent = place_open_parent(op->root_fd, path), fd = -EBADF;
+	cleanup_close int parent = place_open_parent(op->reach->root_fd, path), fd = -EBADF;
 	const char *base = place_base(path).p;
 	struct volume_attr attr = op->attr;
 
@@ -223,7 +236,7 @@ static int make_one(struct op *op, const char *path)
 
 static bool is_directory(const struct op *op, const char *path)
 {
-	cleanup_close int fd = place_open(op->root_fd, path, O_PATH | O_DIRECTORY);
+	cleanup_close int fd = place_open(op->reach->root_fd, path, O_PATH | O_DIRECTORY);
 
 	return fd >= 0;
 }
@@ -276,7 +289,7 @@ void volume_mkdir(struct volume_book *book, const struct volume_at *at,
 static int do_delete(void *arg, struct err *e)
 {
 	struct op *op = arg;
-	cleanup_close int parent = place_open_parent(op->root_fd, op->path);
+	cleanup_close int parent = place_open_parent(op->reach->root_fd, op->path);
 	const char *base = place_base(op->path).p;
 
 	if (parent == -EEXIST)
@@ -288,7 +301,7 @@ static int do_delete(void *arg, struct err *e)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return place_fail(e, -errno, op->path);
-	if (renameat(parent, base, op->incoming_fd, op->swept_name) < 0)
+	if (renameat(parent, base, op->reach->incoming_fd, op->swept_name) < 0)
 		return place_fail(e, -errno, op->path);
 	op->is_swept = true;
 	return 0;
@@ -298,9 +311,8 @@ void volume_delete(struct volume_book *book, const struct volume_at *at, done_fn
 {
 	struct op *op = op_new(book, at);
 
-	op->incoming_fd = fcntl(book->incoming_fd, F_DUPFD_CLOEXEC, 0);
 	random_id(op->swept_name, sizeof op->swept_name - 1);
-	op->sweep = sweep_new(book, op->swept_name);
+	op->may_sweep = true;
 	op->done = done;
 	op->arg = arg;
 	op_run(op, do_delete);

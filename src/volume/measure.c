@@ -1,11 +1,13 @@
-/* How much is in a volume. Sandboxes write there directly, and the kernel counts for nobody: so
- * each tree is walked from time to time, a little at once, more often when it changes and less
- * often the longer it takes. What is uploaded in between is added as it comes. A volume that has
- * more than it may takes no more through us; a sandbox that has it mounted is only told on. */
+/* How much is in a volume. One that is a file system of its own is asked. In a plain directory
+ * sandboxes write directly, and the kernel counts for nobody: so each tree is walked from time to
+ * time, a little at once, more often when it changes and less often the longer it takes. What is
+ * uploaded in between is added as it comes. A volume that has more than it may takes no more
+ * through us; a sandbox that has it mounted is only told on. */
 #include "observe/observe.h"
 #include "volume/volume-internal.h"
 
 #include <dirent.h>
+#include <sys/statvfs.h>
 
 enum {
 	MEASURE_LANE = 2,
@@ -34,6 +36,8 @@ struct measuring {
 	dev_t dev;
 	int64_t bytes;
 	int64_t left_us; /* of the time for it */
+	bool is_image;
+	struct reach *reach; /* of an image */
 };
 
 static void measuring_free(struct measuring *m)
@@ -41,6 +45,7 @@ static void measuring_free(struct measuring *m)
 	while (m->depth > 0)
 		(void)closedir(m->dirs[--m->depth]);
 	close_fdp(&m->dir_fd);
+	(void)reach_unref(m->reach);
 	free(m);
 }
 
@@ -110,6 +115,18 @@ static int walk_some(void *arg, struct err *e)
 		}
 	}
 	return r;
+}
+
+/* A file system of its own knows. */
+static int ask_kernel(void *arg, struct err *e)
+{
+	struct measuring *m = arg;
+	struct statvfs st;
+
+	if (fstatvfs(m->reach->root_fd, &st) < 0)
+		return err_sys(e, -errno, "measure volume %s", m->id);
+	m->bytes = (int64_t)((st.f_blocks - st.f_bfree) * st.f_frsize);
+	return 0;
 }
 
 /* ---- what follows from it ---- */
@@ -228,7 +245,10 @@ static void note(struct volume_book *book, struct holding *h, const struct measu
 	h->measured_ms = now_ms;
 	h->is_deep = r == -ELOOP;
 	h->is_endless = r == -ETIME;
-	h->used_bytes = m->bytes + h->pending + h->landed;
+	if (!m->is_image)
+		h->used_bytes = m->bytes + h->pending + h->landed;
+	else if (r >= 0)
+		h->used_bytes = m->bytes;
 	if (h->is_endless) /* what was counted is not all */
 		h->used_bytes = MAX(h->used_bytes, before);
 	h->pause_ms = h->used_bytes == before ? MIN(h->pause_ms * 2, MOST_MS) : USUAL_MS;
@@ -265,8 +285,20 @@ static struct measuring *measuring_new(struct volume_book *book, struct holding 
 	m->left_us = walk_ms(book) * 1000;
 	m->dir_fd = fcntl(book->config.dir_fd, F_DUPFD_CLOEXEC, 0);
 	memcpy(m->id, h->view.id, sizeof m->id);
+	m->is_image = h->is_image;
 	h->landed = 0;
 	return m;
+}
+
+static void reached(void *arg, struct reach *take_reach, const struct err *e)
+{
+	struct measuring *m = arg;
+
+	m->reach = take_reach;
+	if (m->reach && m->book)
+		loop_job(m->book->config.loop, MEASURE_LANE, ask_kernel, measured, m);
+	else
+		measured(m, m->reach ? -ECANCELED : e->code, e);
 }
 
 static struct holding *find_due(const struct volume_book *book)
@@ -291,7 +323,9 @@ static void on_timer(void *arg)
 
 	if (h)
 		book->measuring = measuring_new(book, h);
-	if (book->measuring)
+	if (book->measuring && book->measuring->is_image)
+		reach_get(book, book->measuring->id, reached, book->measuring);
+	else if (book->measuring)
 		loop_job(book->config.loop, MEASURE_LANE, walk_some, measured, book->measuring);
 	else
 		arm(book);
@@ -380,6 +414,7 @@ void volume_use(struct volume_book *book, const struct volume *volume, struct vo
 		return;
 	measure_soon(book, h);
 	ret->used_bytes = h->used_bytes;
+	ret->is_hard = h->is_image;
 	ret->most_bytes =
 		limit_team_ceiling(&book->config.teams, volume->team_id, LIMIT_VOLUME_SIZE) * MIB;
 }

@@ -15,6 +15,7 @@ struct sweep {
 	struct volume_book *book; /* NULL: gone meanwhile */
 	struct list node;         /* in sweeping or unswept */
 	int dir_fd;
+	struct reach *reach; /* of a volume that is an image; NULL: none */
 	char **names;
 	size_t n_names, at;
 	int r; /* the worst of those before */
@@ -27,6 +28,7 @@ static void sweep_free(struct sweep *sweep)
 		free(sweep->names[i]);
 	free(sweep->names);
 	close_fdp(&sweep->dir_fd);
+	(void)reach_unref(sweep->reach);
 	free(sweep);
 }
 
@@ -101,12 +103,12 @@ void sweeps_let_go(struct volume_book *book)
 	loop_timer_cancel(&book->sweeper);
 }
 
-static struct sweep *sweep_empty(struct volume_book *book, size_t n_names)
+static struct sweep *sweep_empty(struct volume_book *book, int incoming_fd, size_t n_names)
 {
 	struct sweep *sweep = XNEW(struct sweep);
 
 	sweep->book = book;
-	sweep->dir_fd = openat(book->incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	sweep->dir_fd = openat(incoming_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	sweep->names = XNEW_N(char *, n_names);
 	list_append(&book->sweeping, &sweep->node);
 	return sweep;
@@ -114,9 +116,26 @@ static struct sweep *sweep_empty(struct volume_book *book, size_t n_names)
 
 struct sweep *sweep_new(struct volume_book *book, const char *name)
 {
-	struct sweep *sweep = sweep_empty(book, 1);
+	struct sweep *sweep = sweep_empty(book, book->incoming_fd, 1);
 
 	sweep->names[sweep->n_names++] = xstrdup(name);
+	return sweep;
+}
+
+struct sweep *sweep_new_at(struct volume_book *book, struct reach *reach, const char *name)
+{
+	struct sweep *sweep = sweep_empty(book, reach->incoming_fd, 1);
+
+	sweep->reach = reach_ref(reach);
+	sweep->names[sweep->n_names++] = xstrdup(name);
+	return sweep;
+}
+
+struct sweep *sweep_beside(struct volume_book *book, struct reach *reach)
+{
+	struct sweep *sweep = sweep_empty(book, reach->incoming_fd, 1);
+
+	sweep->reach = reach_ref(reach);
 	return sweep;
 }
 
@@ -140,11 +159,35 @@ static int is_visible(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
+int sweep_find(struct sweep *sweep, size_t most)
+{
+	int fd = openat(sweep->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	size_t room = 1;
+
+	if (!dir)
+		return -errno;
+	while (sweep->n_names < most && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		if (sweep->n_names == room) {
+			room *= 2;
+			sweep->names = realloc(sweep->names, room * sizeof *sweep->names);
+			if (!sweep->names)
+				abort();
+		}
+		sweep->names[sweep->n_names++] = xstrdup(entry->d_name);
+	}
+	(void)closedir(dir);
+	return (int)sweep->n_names;
+}
+
 void sweep_leftovers(struct volume_book *book)
 {
 	struct dirent **names = NULL;
 	int n = scandirat(book->incoming_fd, ".", &names, is_visible, NULL);
-	struct sweep *sweep = n > 0 ? sweep_empty(book, (size_t)n) : NULL;
+	struct sweep *sweep = n > 0 ? sweep_empty(book, book->incoming_fd, (size_t)n) : NULL;
 
 	for (int i = 0; i < n; i++) {
 		sweep->names[sweep->n_names++] = xstrdup(names[i]->d_name);

@@ -1,6 +1,8 @@
 #include "volume/volume.h"
 
+#include <limits.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "database.h"
 #include "test.h"
@@ -18,6 +20,14 @@ struct scratch {
 	struct limit_ceilings ceilings;
 	struct loop_timer look;
 	int64_t walk_ms;
+	bool has_maker; /* see "volumes that are file systems of their own" */
+	struct maker {
+		int code; /* of what is made */
+		int made, opened, removed;
+		bool is_silent; /* an opening is not answered */
+		volume_opened_fn late_fn;
+		void *late_arg;
+	} maker;
 };
 
 static void ceilings_of(void *arg, const char *team_id, struct limit_ceilings *ret)
@@ -36,6 +46,90 @@ static int add_teams(struct store_tx *tx, void *arg, struct err *e)
 		NULL, 0, e);
 }
 
+/* What the server's engine does with file systems, in directories. */
+static const char *image_path(const struct scratch *s, const char *id, const char *name)
+{
+	static char path[160];
+
+	(void)snprintf(path, sizeof path, "%s/volumes/" VOLUME_IMAGES "/%s/%s", s->dir, id, name);
+	return path;
+}
+
+struct answer {
+	struct loop_task task;
+	struct err e;
+	int fds[2];
+	done_fn done;
+	volume_opened_fn opened;
+	void *arg;
+};
+
+static void tell_answer(void *arg)
+{
+	struct answer *a = arg;
+
+	if (a->opened)
+		a->opened(a->arg, a->e.code, a->fds, &a->e);
+	else
+		a->done(a->arg, a->e.code, &a->e);
+	free(a);
+}
+
+static void answer(struct scratch *s, const struct answer *what)
+{
+	struct answer *a = XNEW(struct answer);
+
+	*a = *what;
+	loop_defer(s->loop, &a->task, tell_answer, a);
+}
+
+static void make_image(void *maker, const char *id, int64_t bytes, done_fn fn, void *arg)
+{
+	struct scratch *s = maker;
+	struct answer a = { .done = fn, .arg = arg };
+
+	assert(bytes > 0);
+	s->maker.made++;
+	if (s->maker.code < 0) {
+		(void)err_set(&a.e, s->maker.code, "told to fail");
+	} else {
+		(void)mkdir(image_path(s, "", ""), 0700);
+		if (mkdir(image_path(s, id, ""), 0700) < 0 ||
+			mkdir(image_path(s, id, "data"), 0777) < 0 ||
+			mkdir(image_path(s, id, "beside"), 0700) < 0)
+			(void)err_sys(&a.e, -errno, "make an image");
+	}
+	answer(s, &a);
+}
+
+static void open_image(void *maker, const char *id, volume_opened_fn fn, void *arg)
+{
+	struct scratch *s = maker;
+	struct answer a = { .opened = fn, .arg = arg };
+
+	s->maker.opened++;
+	if (s->maker.is_silent) {
+		s->maker.late_fn = fn;
+		s->maker.late_arg = arg;
+		return;
+	}
+	a.fds[0] = open(image_path(s, id, "data"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	a.fds[1] = open(image_path(s, id, "beside"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (a.fds[0] < 0 || a.fds[1] < 0)
+		(void)err_sys(&a.e, -errno, "open an image");
+	answer(s, &a);
+}
+
+static void remove_image(void *maker, const char *id, done_fn fn, void *arg)
+{
+	struct scratch *s = maker;
+	struct answer a = { .done = fn, .arg = arg };
+
+	s->maker.removed++;
+	(void)dir_remove_tree(AT_FDCWD, image_path(s, id, ""), &a.e);
+	answer(s, &a);
+}
+
 static int open_book(struct scratch *s, struct err *e)
 {
 	struct volume_book_config config = { .loop = s->loop,
@@ -44,6 +138,10 @@ static int open_book(struct scratch *s, struct err *e)
 		.walk_ms = s->walk_ms };
 	char path[64];
 
+	if (s->has_maker) {
+		config.maker = (struct volume_maker){ make_image, open_image, remove_image, s };
+		config.idle_ms = 100;
+	}
 	s->book = volume_book_free(s->book);
 	(void)snprintf(path, sizeof path, "%s/volumes", s->dir);
 	(void)dir_make(AT_FDCWD, path, 0700, e);
@@ -773,4 +871,172 @@ TEST(what_is_no_path_is_refused)
 	ASSERT_STR(s.text, "/ ");
 	ASSERT_EQ(stat_of(&s, "/../.."), 0);
 	ASSERT_STR(s.text, "/ ");
+}
+
+/* ---- volumes that are file systems of their own ---- */
+
+static int images_open(struct scratch *s, struct err *e)
+{
+	s->has_maker = true;
+	s->ceilings.v[LIMIT_VOLUME_SIZE] = s->ceilings.v[LIMIT_VOLUME_STORAGE] = INT64_C(1) << 40;
+	return scratch_open(s, e);
+}
+
+/* Descriptors of this process that lead below the image. */
+static int count_open(const char *id)
+{
+	char link[64], to[PATH_MAX];
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		ssize_t got;
+
+		(void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		got = readlink(link, to, sizeof to - 1);
+		to[MAX(got, (ssize_t)0)] = '\0';
+		n += strstr(to, id) != NULL;
+	}
+	return n;
+}
+
+TEST(an_image_is_opened_once_and_closed_when_nobody_uses_it)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	CLEANUP(buf_done) struct buf text = BUF_INIT(64);
+	struct volume_use use;
+	struct err e = { 0 };
+	int turns = 0;
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(s.maker.made, 1);
+	ASSERT_EQ(save(&s, "/f", "text", false), 0);
+	ASSERT_EQ(make_dir(&s, "/d/e", true), 0);
+	ASSERT_EQ(delete (&s, "/d"), 0);
+	ASSERT_EQ(read_back(&s, "/f", &text), 0);
+	ASSERT_BYTES(buf_str(&text), "text");
+	ASSERT_EQ(access(image_path(&s, s.id, "data/f"), F_OK), 0);
+	ASSERT_EQ(s.maker.opened, 1);
+	volume_use(s.book, volume_find(s.book, NULL, str_of(s.id)), &use);
+	ASSERT(use.is_hard);
+	/* Used again and again it stays; what was removed has gone from beside it. */
+	for (int i = 0; i < 20; i++) {
+		ASSERT(work_on(&s, &turns));
+		ASSERT_EQ(stat_of(&s, "/f"), 0);
+	}
+	ASSERT_EQ(s.maker.opened, 1);
+	while (count_open(s.id) && work_on(&s, &turns))
+		;
+	ASSERT_EQ(count_open(s.id), 0);
+	ASSERT(rmdir(image_path(&s, s.id, "beside")) == 0);
+	ASSERT_EQ(mkdir(image_path(&s, s.id, "beside"), 0700), 0);
+	ASSERT_EQ(stat_of(&s, "/f"), 0);
+	ASSERT(s.maker.opened >= 2);
+}
+
+TEST(an_image_is_asked_how_much_is_in_it)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_use use = { .used_bytes = -1 };
+	struct statvfs st;
+	struct err e = { 0 };
+	int turns = 0;
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	while (use.used_bytes < 0 && work_on(&s, &turns))
+		volume_use(s.book, volume_find(s.book, NULL, str_of(s.id)), &use);
+	ASSERT_EQ(statvfs(image_path(&s, s.id, "data"), &st), 0);
+	/* The double's file system is everybody's: about that much. */
+	ASSERT(use.used_bytes > (int64_t)((st.f_blocks - st.f_bfree) * st.f_frsize) / 2);
+}
+
+TEST(what_an_earlier_server_left_beside_an_image_goes_before_anything_comes)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct err e = { 0 };
+	int turns = 0;
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	ASSERT_EQ(mkdir(image_path(&s, s.id, "beside/tree"), 0700), 0);
+	ASSERT_EQ(mkdir(image_path(&s, s.id, "beside/tree/in"), 0700), 0);
+	ASSERT_EQ(mkdir(image_path(&s, s.id, "beside/other"), 0700), 0);
+	ASSERT_EQ(save(&s, "/f", "text", false), 0);
+	while ((access(image_path(&s, s.id, "beside/tree"), F_OK) == 0 ||
+		       access(image_path(&s, s.id, "beside/other"), F_OK) == 0) &&
+		work_on(&s, &turns))
+		;
+	ASSERT(access(image_path(&s, s.id, "beside/tree"), F_OK) < 0);
+	ASSERT(access(image_path(&s, s.id, "beside/other"), F_OK) < 0);
+	ASSERT_EQ(stat_of(&s, "/f"), 0);
+}
+
+TEST(images_without_a_row_go_and_a_volume_that_is_refused_makes_none)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	static const char other[] = "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55";
+	char kept[UUID_SIZE];
+	struct err e = { 0 };
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	memcpy(kept, s.id, sizeof kept);
+	ASSERT_EQ(create(&s, "t1", "v"), -EINVAL);
+	ASSERT_EQ(s.maker.made, 1);
+	s.maker.code = -ENOSPC;
+	ASSERT_EQ(create(&s, "t1", "w"), -ENOSPC);
+	ASSERT_EQ(s.maker.removed, 0);
+	ASSERT_EQ(mkdir(image_path(&s, other, ""), 0700), 0);
+	ASSERT_EQ(mkdir(image_path(&s, ".seed-1", ""), 0700), 0);
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT(access(image_path(&s, other, ""), F_OK) < 0);
+	ASSERT_EQ(access(image_path(&s, ".seed-1", ""), F_OK), 0);
+	ASSERT_EQ(access(image_path(&s, kept, "data"), F_OK), 0);
+	volume_remove(s.book, &t1, str_of(kept), "test", done, &s);
+	ASSERT_EQ(wait_for(&s), 0);
+	ASSERT(access(image_path(&s, kept, ""), F_OK) < 0);
+}
+
+TEST(where_there_are_no_images_volumes_are_plain_and_plain_ones_stay)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_use use;
+	char plain[UUID_SIZE];
+	struct err e = { 0 };
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	s.maker.code = -EOPNOTSUPP;
+	ASSERT_EQ(create(&s, "t1", "plain"), 0);
+	ASSERT_EQ(save(&s, "/f", "text", false), 0);
+	memcpy(plain, s.id, sizeof plain);
+	s.maker.code = 0;
+	ASSERT_EQ(open_book(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "image"), 0);
+	memcpy(s.id, plain, sizeof plain);
+	ASSERT_EQ(stat_of(&s, "/f"), 0);
+	ASSERT_EQ(access(host_path(&s, "f"), F_OK), 0);
+	volume_use(s.book, volume_find(s.book, NULL, str_of(plain)), &use);
+	ASSERT(!use.is_hard);
+	ASSERT_EQ(s.maker.opened, 0);
+}
+
+TEST(who_waits_for_an_image_hears_when_the_server_stops_and_a_late_answer_leaks_nothing)
+{
+	CLEANUP(scratch_done) struct scratch s = { .fd = -EBADF };
+	struct volume_at where;
+	struct err e = { 0 };
+
+	ASSERT_EQ(images_open(&s, &e), 0);
+	ASSERT_EQ(create(&s, "t1", "v"), 0);
+	s.maker.is_silent = true;
+	where = at(&s, "/f");
+	volume_stat(s.book, &where, entries, &s);
+	s.r = 1;
+	volume_book_rest(s.book);
+	ASSERT_EQ(wait_for(&s), -ECANCELED);
+	s.maker.is_silent = false;
+	open_image(&s, s.id, s.maker.late_fn, s.maker.late_arg);
+	ASSERT_EQ(stat_of(&s, "/f"), -EIO);
+	ASSERT_EQ(count_open(s.id), 0);
 }

@@ -7,13 +7,13 @@ struct volume_upload {
 	struct volume volume;
 	int64_t counted; /* bytes, as the volume's */
 	struct loop *loop;
-	int parent_fd, incoming_fd, fd;
+	struct reach *reach;
+	int parent_fd, fd;
 	char path[PATH_MAX], temp[24];
 	struct volume_attr attr;
 	bool replace;
 	struct str bytes; /* being written */
 	struct listing out;
-	int root_fd;
 	struct err e;
 	struct loop_task task;
 	volume_upload_fn begun;
@@ -29,7 +29,7 @@ static int discard(void *arg, struct err *e)
 
 	(void)e;
 	if (up->fd >= 0)
-		(void)unlinkat(up->incoming_fd, up->temp, 0);
+		(void)unlinkat(up->reach->incoming_fd, up->temp, 0);
 	close_fdp(&up->fd);
 	up->fd = -EBADF;
 	return 0;
@@ -38,8 +38,7 @@ static int discard(void *arg, struct err *e)
 static void upload_free(struct volume_upload *up)
 {
 	close_fdp(&up->parent_fd);
-	close_fdp(&up->incoming_fd);
-	close_fdp(&up->root_fd);
+	(void)reach_unref(up->reach);
 	up->out.arena = arena_free(up->out.arena);
 	free(up->out.v);
 	free(up);
@@ -72,14 +71,15 @@ static int begin(void *arg, struct err *e)
 	struct volume_upload *up = arg;
 	int r;
 
-	up->parent_fd = place_open_parent(up->root_fd, up->path);
+	up->parent_fd = place_open_parent(up->reach->root_fd, up->path);
 	if (up->parent_fd < 0)
 		return place_fail(e, up->parent_fd, up->path);
 	r = check_target(up, e);
 	if (r < 0)
 		return r;
 	random_id(up->temp, sizeof up->temp - 1);
-	up->fd = openat(up->incoming_fd, up->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	up->fd = openat(up->reach->incoming_fd, up->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		0600);
 	return up->fd < 0 ? place_fail(e, -errno, up->path) : 0;
 }
 
@@ -99,6 +99,19 @@ static void fail_now(void *arg)
 	begin_done(up, up->e.code, &up->e);
 }
 
+static void reached(void *arg, struct reach *take_reach, const struct err *e)
+{
+	struct volume_upload *up = arg;
+
+	up->reach = take_reach;
+	if (up->reach) {
+		loop_job_for(up->loop, up->volume.team_id, begin, begin_done, up);
+		return;
+	}
+	up->e = *e;
+	loop_defer(up->loop, &up->task, fail_now, up);
+}
+
 void volume_upload(struct volume_book *book, const struct volume_at *at,
 	const struct volume_attr *attr, bool replace, volume_upload_fn fn, void *arg)
 {
@@ -113,25 +126,22 @@ void volume_upload(struct volume_book *book, const struct volume_at *at,
 		.replace = replace,
 		.begun = fn,
 		.arg = arg };
-	up->incoming_fd = fcntl(book->incoming_fd, F_DUPFD_CLOEXEC, 0);
-	up->root_fd = openat(book->config.dir_fd, at->volume->id,
-		O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (up->root_fd < 0 || up->incoming_fd < 0)
-		(void)err_sys(&up->e, -EIO, "open volume %s", at->volume->id);
-	else if (place_clean(at->path, up->path, &up->e) >= 0)
+	if (place_clean(at->path, up->path, &up->e) >= 0)
 		(void)volume_check_room(book, at->volume, 0, &up->e);
 	up->out.arena = arena_new(64 << 10);
 	if (up->e.code < 0)
 		loop_defer(up->loop, &up->task, fail_now, up);
 	else
-		loop_job_for(up->loop, up->volume.team_id, begin, begin_done, up);
+		reach_get(book, up->volume.id, reached, up);
 }
 
 static int write_bytes(void *arg, struct err *e)
 {
 	struct volume_upload *up = arg;
-	int r = fd_write_all(up->fd, up->bytes.p, up->bytes.n);
+	int r = reach_check_room(up->reach);
 
+	if (r >= 0)
+		r = fd_write_all(up->fd, up->bytes.p, up->bytes.n);
 	return r < 0 ? place_fail(e, r, up->path) : 0;
 }
 
@@ -173,7 +183,7 @@ static int finish(void *arg, struct err *e)
 	if (up->attr.mode < 0)
 		up->attr.mode = 0666;
 	r = place_change(up->fd, &up->attr);
-	if (r >= 0 && renameat2(up->incoming_fd, up->temp, up->parent_fd, base,
+	if (r >= 0 && renameat2(up->reach->incoming_fd, up->temp, up->parent_fd, base,
 			      up->replace ? 0 : RENAME_NOREPLACE) < 0)
 		r = -errno;
 	if (r < 0) {

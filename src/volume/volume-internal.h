@@ -14,6 +14,14 @@ struct holding { /* a volume that the book knows */
 	struct list holders; /* notices of what was opened with that token */
 	struct list node;    /* oldest first */
 
+	/* reach.c */
+	bool is_image;           /* a file system of its own */
+	bool is_tidied;          /* what an earlier server left beside it is being removed */
+	struct reach *reach;     /* open; NULL: not */
+	struct opening *opening; /* on the way there */
+	struct list open_node;
+	int64_t used_ms;
+
 	/* measure.c */
 	int64_t used_bytes; /* as measured, and what was uploaded since; -1: not measured yet */
 	int64_t pending;    /* bytes of uploads that are not in place yet */
@@ -32,6 +40,11 @@ struct volume_book {
 	struct list sweeping; /* trees that a job is removing */
 	struct list unswept;  /* somebody still wrote there: to be tried again */
 	struct loop_timer sweeper;
+	struct list open;     /* holdings that are, the last used last */
+	struct list openings; /* on their way */
+	struct list making;   /* changes that wait for their volume */
+	struct loop_timer idler;
+	bool is_resting;             /* nothing is opened any more */
 	struct measuring *measuring; /* at work; NULL: none */
 	struct loop_timer measurer;
 };
@@ -40,6 +53,8 @@ struct volume_book {
 struct volume_change { /* one transaction on its way */
 	struct volume_book *book;
 	struct volume volume;
+	bool is_image;    /* it has been made */
+	struct list node; /* while it is */
 	char actor[ACTOR_SIZE];
 	int dir_fd; /* the job's own */
 	int64_t max_count;
@@ -68,6 +83,28 @@ int place_fail(struct err *e, int code, const char *clean); /* the room's errors
 int place_chmod(int fd, int mode);
 int place_change(int fd, const struct volume_attr *attr);
 
+/* ---- reach.c: where the files of a volume are ---- */
+struct reach {
+	struct loop *loop;
+	int refs;
+	bool is_image;
+	int root_fd;
+	int incoming_fd; /* on the same file system, the server's own */
+	int host_fd;     /* of an image: the file system that it lies on */
+};
+typedef void (*reach_fn)(void *arg, struct reach *take_reach, const struct err *e); /* NULL: no */
+void reaches_init(struct volume_book *book);
+void reaches_rest(struct volume_book *book); /* whoever waits is told, and nobody waits again */
+void reaches_done(struct volume_book *book);
+/* Calls fn now, or later. */
+void reach_get(struct volume_book *book, const char *id, reach_fn fn, void *arg);
+struct reach *reach_ref(struct reach *reach);
+struct reach *reach_unref(struct reach *reach); /* NULL is fine, and what it returns */
+void reach_forget(struct holding *h);           /* the volume has been removed */
+/* -ENOSPC: the host's disk has too little room for what a volume would take. What is written there
+ * would be lost later, and nobody told. Waits. */
+int reach_check_room(const struct reach *reach);
+
 /* ---- sweep.c: trees on their way out ---- */
 struct sweep;
 void sweeps_init(struct volume_book *book);
@@ -77,6 +114,11 @@ void sweeps_let_go(struct volume_book *book);
 void sweep_leftovers(struct volume_book *book);
 /* Of what will lie in INCOMING_DIR under this name. May outlive the book. */
 struct sweep *sweep_new(struct volume_book *book, const char *name);
+/* The same beside a volume; without a name until sweep_find, for a job, has found what lies there:
+ * how much, or -errno. */
+struct sweep *sweep_new_at(struct volume_book *book, struct reach *reach, const char *name);
+struct sweep *sweep_beside(struct volume_book *book, struct reach *reach);
+int sweep_find(struct sweep *sweep, size_t most);
 void sweep_begin(struct sweep *sweep); /* it lies there: removed bit by bit, in a lane of its own */
 void sweep_drop(struct sweep *sweep);  /* it never came */
 

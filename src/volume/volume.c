@@ -3,11 +3,25 @@
 
 #include <dirent.h>
 
+enum {
+	MIB = 1 << 20
+};
+
+static bool is_image(const struct volume_book *book, const char *id)
+{
+	char path[sizeof VOLUME_IMAGES + UUID_SIZE];
+
+	(void)snprintf(path, sizeof path, VOLUME_IMAGES "/%s", id);
+	return faccessat(book->config.dir_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static void hold(struct volume_book *book, const struct volume *volume)
 {
 	struct holding *h = XNEW(struct holding);
 
 	h->view = *volume;
+	h->is_image = is_image(book, volume->id);
+	list_init(&h->open_node);
 	volume_token(book, volume, h->token);
 	list_init(&h->holders);
 	list_append(&book->holdings, &h->node);
@@ -54,6 +68,38 @@ static void move_orphans(struct volume_book *book)
 	free(names);
 }
 
+static void image_removed(void *arg, int r, const struct err *e)
+{
+	(void)arg;
+	if (r < 0 && r != -ENOENT)
+		log_warn("volume.not_removed", "err=%s", log_quote(str_of(e->msg)));
+}
+
+/* Not waited for: what a server that ends leaves of that, the next one does. */
+static void remove_image(const struct volume_book *book, const char *id)
+{
+	const struct volume_maker *maker = &book->config.maker;
+
+	if (maker->remove)
+		maker->remove(maker->arg, id, image_removed, NULL);
+}
+
+static void remove_orphan_images(const struct volume_book *book)
+{
+	struct dirent **names = NULL;
+	int n = scandirat(book->config.dir_fd, VOLUME_IMAGES, &names, NULL, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		const char *name = names[i]->d_name;
+
+		if (strlen(name) == UUID_SIZE - 1 && name[0] != '.' &&
+			!map_get(&book->by_id, str_of(name)))
+			remove_image(book, name);
+		free(names[i]);
+	}
+	free(names);
+}
+
 int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
 	struct err *e)
 {
@@ -64,6 +110,8 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	book->incoming_fd = -EBADF;
 	list_init(&book->holdings);
 	sweeps_init(book);
+	reaches_init(book);
+	list_init(&book->making);
 	measure_init(book);
 	r = dir_make(config->dir_fd, INCOMING_DIR, 0700, e);
 	if (r < 0)
@@ -76,36 +124,10 @@ int volume_book_new(const struct volume_book_config *config, struct volume_book 
 	if (r < 0)
 		return err_wrap(e, r, "load volumes");
 	move_orphans(book);
+	remove_orphan_images(book);
 	sweep_leftovers(book);
 	*ret = TAKE(book);
 	return 0;
-}
-
-void volume_book_rest(struct volume_book *book)
-{
-	measure_let_go(book);
-	sweeps_let_go(book);
-}
-
-struct volume_book *volume_book_free(struct volume_book *book)
-{
-	if (!book)
-		return NULL;
-	measure_let_go(book);
-	LIST_EACH(&book->holdings, node)
-	{
-		struct holding *h = container_of(node, struct holding, node);
-
-		notice_forget(&h->holders);
-		free(h);
-	}
-	sweeps_let_go(book);
-	map_done(&book->by_id);
-	close_fdp(&book->incoming_fd);
-	close_fdp(&book->config.dir_fd);
-	explicit_bzero(book->config.seed, sizeof book->config.seed);
-	free(book);
-	return NULL;
 }
 
 /* ---- reading ---- */
@@ -249,7 +271,7 @@ static int insert(struct store_tx *tx, void *arg, struct err *e)
 		r = store_add_caused_event(tx, &event,
 			&(struct store_cause){ .team_id = v->team_id, .agent_id = v->agent_id }, e);
 	/* For every user of the sandboxes that will see it. */
-	if (r >= 0 &&
+	if (r >= 0 && !c->is_image &&
 		(mkdirat(c->dir_fd, v->id, 0777) < 0 || fchmodat(c->dir_fd, v->id, 0777, 0) < 0))
 		r = err_sys(e, -errno, "make the volume's directory");
 	return r;
@@ -261,7 +283,70 @@ static void inserted(void *arg, int r, const struct err *e)
 
 	if (r >= 0)
 		hold(c->book, &c->volume);
+	else if (c->is_image)
+		remove_image(c->book, c->volume.id);
 	volume_change_end(c, r, e);
+}
+
+static void image_made(void *arg, int r, const struct err *e)
+{
+	struct volume_change *c = arg;
+
+	if (!c->book) { /* the next start removes what was made */
+		free(c);
+		return;
+	}
+	CRASH_POINT("volume.made");
+	list_remove(&c->node);
+	c->is_image = r >= 0;
+	if (r < 0 && r != -EOPNOTSUPP)
+		volume_change_end(c, r, e);
+	else
+		store_run_for(c->book->config.store, c->volume.team_id, insert, inserted, c);
+}
+
+static void make_image(struct volume_change *c, const char *team_id)
+{
+	struct volume_book *book = c->book;
+	const struct volume_maker *maker = &book->config.maker;
+	int64_t mib = limit_team_ceiling(&book->config.teams, team_id, LIMIT_VOLUME_SIZE);
+
+	list_append(&book->making, &c->node);
+	maker->make(maker->arg, c->volume.id, mib * MIB, image_made, c);
+}
+
+static void forget_making(struct volume_book *book)
+{
+	struct err e = { 0 };
+
+	(void)err_set(&e, -ECANCELED, "the server stops");
+	LIST_EACH(&book->making, node)
+	{
+		struct volume_change *c = container_of(node, struct volume_change, node);
+
+		list_remove(&c->node);
+		c->book = NULL;
+		close_fdp(&c->dir_fd);
+		c->fn(c->arg, e.code, &c->volume, &e);
+	}
+}
+
+/* It will be refused: nothing is made for that. */
+static bool seems_taken(const struct volume_book *book, const struct volume *v, int64_t max_count)
+{
+	int64_t n = 0;
+
+	LIST_EACH(&book->holdings, node)
+	{
+		const struct holding *h = container_of(node, struct holding, node);
+
+		if (strcmp(h->view.team_id, v->team_id) != 0)
+			continue;
+		if (strcmp(h->view.name, v->name) == 0)
+			return true;
+		n++;
+	}
+	return n >= max_count;
 }
 
 void volume_create(struct volume_book *book, const struct volume_owner *who, struct str name,
@@ -282,7 +367,11 @@ void volume_create(struct volume_book *book, const struct volume_owner *who, str
 	(void)snprintf(c->volume.name, sizeof c->volume.name, "%.*s", STR_ARG(name));
 	c->volume.created_us = time_wall_us();
 	c->max_count = limit_team_ceiling(&book->config.teams, who->team_id, LIMIT_VOLUMES);
-	store_run_for(book->config.store, c->volume.team_id, insert, inserted, c);
+	if (!book->config.maker.make || book->is_resting ||
+		seems_taken(book, &c->volume, c->max_count))
+		store_run_for(book->config.store, c->volume.team_id, insert, inserted, c);
+	else
+		make_image(c, who->team_id);
 }
 
 static int delete_row(struct store_tx *tx, void *arg, struct err *e)
@@ -303,6 +392,18 @@ static int delete_row(struct store_tx *tx, void *arg, struct err *e)
 			       e);
 }
 
+static void remove_files(struct volume_book *book, const struct holding *h)
+{
+	const char *id = h->view.id;
+
+	if (h->is_image) {
+		remove_image(book, id);
+		return;
+	}
+	(void)renameat(book->config.dir_fd, id, book->incoming_fd, id);
+	sweep_begin(sweep_new(book, id));
+}
+
 static void deleted(void *arg, int r, const struct err *e)
 {
 	struct volume_change *c = arg;
@@ -310,11 +411,12 @@ static void deleted(void *arg, int r, const struct err *e)
 	struct holding *h = r >= 0 ? map_remove(&book->by_id, str_of(c->volume.id)) : NULL;
 
 	if (h) {
+		CRASH_POINT("volume.deleted");
 		list_remove(&h->node);
 		notice_tell(&h->holders);
+		reach_forget(h);
+		remove_files(book, h);
 		free(h);
-		(void)renameat(book->config.dir_fd, c->volume.id, book->incoming_fd, c->volume.id);
-		sweep_begin(sweep_new(book, c->volume.id));
 	}
 	volume_change_end(c, r, e);
 }
@@ -328,4 +430,35 @@ void volume_remove(struct volume_book *book, const struct volume_owner *who, str
 	c->arg = arg;
 	if (volume_change_find(c, who, id) >= 0)
 		store_run_for(book->config.store, c->volume.team_id, delete_row, deleted, c);
+}
+
+/* ---- the end ---- */
+
+void volume_book_rest(struct volume_book *book)
+{
+	measure_let_go(book);
+	forget_making(book);
+	reaches_rest(book);
+	sweeps_let_go(book);
+}
+
+struct volume_book *volume_book_free(struct volume_book *book)
+{
+	if (!book)
+		return NULL;
+	volume_book_rest(book);
+	reaches_done(book);
+	LIST_EACH(&book->holdings, node)
+	{
+		struct holding *h = container_of(node, struct holding, node);
+
+		notice_forget(&h->holders);
+		free(h);
+	}
+	map_done(&book->by_id);
+	close_fdp(&book->incoming_fd);
+	close_fdp(&book->config.dir_fd);
+	explicit_bzero(book->config.seed, sizeof book->config.seed);
+	free(book);
+	return NULL;
 }

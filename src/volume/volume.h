@@ -33,6 +33,18 @@ struct volume { /* a view: read it, keep nothing of it beyond the callback */
 	int64_t token_epoch; /* how often its token was replaced */
 };
 
+/* Who makes volumes that are file systems of their own, with a limit in the kernel; arg comes
+ * first. make: -EOPNOTSUPP where there are none: then the volume is a plain directory. open: its
+ * root, and a directory beside it; both are the callee's. */
+typedef void (*volume_opened_fn)(void *arg, int r, const int take_fds[2], const struct err *e);
+struct volume_maker {
+	void (*make)(void *maker, const char *id, int64_t bytes, done_fn done, void *arg);
+	void (*open)(void *maker, const char *id, volume_opened_fn fn, void *arg);
+	void (*remove)(void *maker, const char *id, done_fn done, void *arg);
+	void *arg;
+};
+#define VOLUME_IMAGES ".images" /* where they are, in the volumes directory */
+
 struct observe_log;
 struct volume_book;
 struct volume_book_config {
@@ -43,6 +55,8 @@ struct volume_book_config {
 	struct limit_teams teams;   /* how many volumes a team may have, and how large */
 	struct observe_log *events; /* what is told of full ones; NULL: nobody listens */
 	int64_t walk_ms;            /* that measuring one volume may work; 0: two minutes */
+	int64_t idle_ms;           /* that an image stays open after its last use; 0: ten seconds */
+	struct volume_maker maker; /* all NULL: there are only plain directories */
 };
 /* Loads the rows; blocking, at start. What a crash left without a row is removed in a job. */
 int volume_book_new(const struct volume_book_config *config, struct volume_book **ret,
@@ -93,6 +107,7 @@ bool volume_is_token(const struct volume_book *book, struct str text);
 struct volume_use {
 	int64_t used_bytes; /* -1: not measured yet */
 	int64_t most_bytes;
+	bool is_hard; /* the kernel enforces it; else it is measured from time to time */
 };
 void volume_use(struct volume_book *book, const struct volume *volume, struct volume_use *ret);
 struct volume_team_use {

@@ -109,6 +109,10 @@ static enum warden_step step_of(uint32_t op)
 	case WARDEN_DENIALS:
 	case WARDEN_HOST:
 	case WARDEN_USAGE:
+	case WARDEN_VOLUME_MAKE:
+	case WARDEN_VOLUME_OPEN:
+	case WARDEN_VOLUME_REMOVE:
+	case WARDEN_OPS:
 		break;
 	}
 	return WARDEN_STEP_ASK;
@@ -154,6 +158,13 @@ static void dispatch(struct warden *w, const struct warden_message *m, const int
 		break;
 	case WARDEN_USAGE:
 		sandbox_usage(w, q);
+		break;
+	case WARDEN_VOLUME_MAKE:
+	case WARDEN_VOLUME_OPEN:
+	case WARDEN_VOLUME_REMOVE:
+		volume_serve(w, m);
+		break;
+	case WARDEN_OPS:
 		break;
 	}
 }

@@ -76,6 +76,7 @@ static void slot_gone(struct slot *slot)
 	net_release(&w->network, slot->number);
 	if (slot->shutting)
 		work_forget(TAKE(slot->shutting));
+	volumes_keep(slot);
 	loop_timer_cancel(&slot->timer);
 	list_remove(&slot->node);
 	free(slot);

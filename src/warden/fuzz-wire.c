@@ -10,6 +10,12 @@ static bool is_path_safe(const char *field, size_t size)
 	return n > 0 && n < size && !strchr(field, '/') && field[0] != '.' && field[0] != '-';
 }
 
+static bool is_volume_safe(const struct warden_mount *m)
+{
+	return strlen(m->volume) == WARDEN_VOLUME_SIZE - 1 && !strchr(m->volume, '/') &&
+	       m->volume[0] != '.';
+}
+
 /* One that cannot be told from a path of the sandbox's own by its text. */
 static bool is_mount_safe(const struct warden_mount *m)
 {
@@ -22,8 +28,12 @@ static bool is_mount_safe(const struct warden_mount *m)
 			return false;
 	return n > 1 && n < sizeof m->path && m->path[0] == '/' && m->path[n - 1] != '/' &&
 	       !strstr(m->path, "//") && !strstr(m->path, "/../") && !strstr(m->path, "/./") &&
-	       strlen(m->volume) == WARDEN_VOLUME_SIZE - 1 && !strchr(m->volume, '/') &&
-	       m->volume[0] != '.';
+	       is_volume_safe(m);
+}
+
+static bool is_of_volume(uint32_t op)
+{
+	return op >= WARDEN_VOLUME_MAKE && op <= WARDEN_VOLUME_REMOVE;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -48,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		tag != q->tag)
 		abort();
 	if (q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES &&
-		q->op != WARDEN_DENIALS && !is_path_safe(q->id, sizeof q->id))
+		q->op != WARDEN_DENIALS && q->op != WARDEN_HOST && !is_of_volume(q->op) &&
+		!is_path_safe(q->id, sizeof q->id))
 		abort();
 	if ((q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD ||
 		    (q->op == WARDEN_CREATE && q->image_name[0])) &&
@@ -64,7 +75,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (q->n_ranges > WARDEN_MAX_RANGES || q->reach_flags > WARDEN_PROXIED ||
 		(q->n_ranges && q->op != WARDEN_CREATE && q->op != WARDEN_POLICY))
 		abort();
-	for (uint32_t i = 0; i < q->n_mounts; i++)
+	if (is_of_volume(q->op) &&
+		(q->n_mounts != 1 || m.mounts[0].path[0] || !is_volume_safe(&m.mounts[0]) ||
+			(q->op == WARDEN_VOLUME_MAKE && q->disk_bytes > WIRE_MAX_DISK_BYTES)))
+		abort();
+	for (uint32_t i = 0; i < q->n_mounts && !is_of_volume(q->op); i++)
 		if (q->op != WARDEN_CREATE || !is_mount_safe(&m.mounts[i]))
 			abort();
 	return 0;

@@ -4,13 +4,13 @@
 #include "warden/loopdev.h"
 #include "warden/pool.h"
 #include "warden/proto.h"
+#include "warden/volume-image.h"
 #include "warden/warden.h"
 
 #include <linux/fs.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
-#include <sys/mount.h>
 
 enum {
 	HOLD_MS = 600 * 1000, /* whoever writes there waits so long at most */
@@ -56,44 +56,21 @@ int lend_images(const struct options *options)
 
 /* ---- volumes ---- */
 
-static int mount_device(int number, int *ret, struct err *e)
-{
-	cleanup_close int fs = fsopen("ext4", FSOPEN_CLOEXEC), mount_fd = -EBADF;
-	char path[32];
-
-	(void)snprintf(path, sizeof path, "/dev/loop%d", number);
-	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
-		fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return err_sys(e, -errno, "mount %s", path);
-	mount_fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-	if (mount_fd < 0)
-		return err_sys(e, -errno, "mount %s", path);
-	*ret = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret < 0 ? err_sys(e, -errno, "open %s", path) : 0;
-}
-
 /* Mounted here as well, whether anybody else has it mounted or not: who comes meanwhile gets the
  * same file system, and waits. */
 static int freeze(const struct options *options, int *ret, struct err *e)
 {
-	cleanup_close int file = -EBADF, control = loopdev_open(), device = -EBADF;
-	bool no_direct_io = false;
+	cleanup_close int dir = -EBADF, control = loopdev_open();
 	char path[4096];
-	int number, r;
+	int r;
 
-	(void)snprintf(path, sizeof path, "%s/volumes/.images/%s", options->data_dir,
-		options->hold_volume);
-	file = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	if (strchr(options->hold_volume, '/') || file < 0)
+	(void)snprintf(path, sizeof path, "%s/volumes/" VOLUME_IMAGES_DIR, options->data_dir);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (strchr(options->hold_volume, '/') || dir < 0)
 		return err_sys(e, -errno, "open %s", path);
-	r = loopdev_find(file, options->hold_volume, &device, &number);
-	if (r < 0)
-		r = loopdev_attach(control, file, options->hold_volume, &no_direct_io, &device,
-			&number, e);
-	if (r >= 0)
-		r = mount_device(number, ret, e);
+	r = *ret = volume_image_reach(dir, control, options->hold_volume, e);
 	if (r >= 0 && ioctl(*ret, FIFREEZE, 0) < 0)
-		r = err_sys(e, -errno, "freeze %s", path);
+		r = err_sys(e, -errno, "freeze %s", options->hold_volume);
 	return r;
 }
 

@@ -2,12 +2,14 @@
 
 #include <dirent.h>
 #include <linux/loop.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 enum {
 	LOOP_MAJOR_NUMBER = 7,
+	PAUSE_US = 1000,
 	MAX_TRIES = 64, /* another program may take the device between asking and attaching */
 };
 
@@ -123,4 +125,28 @@ int loopdev_find(int file_fd, const char *file_name, int *ret_fd, int *ret_numbe
 	if (dir)
 		(void)closedir(dir);
 	return MIN(r, 0);
+}
+
+/* The lock is the open file's, and the device keeps that open: so it lasts exactly as long as the
+ * device has the file, whoever dies. Who does not get it looks for the device, which may only be on
+ * its way, here or out. */
+int loopdev_attach_once(int control_fd, int dir_fd, const char *name, int64_t deadline_ms,
+	int *ret_fd, int *ret_number, struct err *e)
+{
+	bool no_direct_io = false;
+
+	for (;;) {
+		cleanup_close int file = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+		if (file < 0)
+			return err_sys(e, -errno, "open %s", name);
+		if (flock(file, LOCK_EX | LOCK_NB) == 0)
+			return loopdev_attach(control_fd, file, name, &no_direct_io, ret_fd,
+				ret_number, e);
+		if (loopdev_find(file, name, ret_fd, ret_number) >= 0)
+			return 0;
+		if (time_now_ms() >= deadline_ms)
+			return err_set(e, -EBUSY, "%s is locked, and no loop device has it", name);
+		(void)usleep(PAUSE_US);
+	}
 }

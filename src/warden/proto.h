@@ -41,6 +41,21 @@ enum warden_op {
 	WARDEN_HOST,    /* answers with what all sandboxes share, in host */
 	WARDEN_USAGE,   /* answers with what it has used since it was booted: processor time (µs)
 			 * in count, and in bytes what it has sent */
+	/* Volumes that are file systems of their own: `mounts` has one, with the volume and no
+	 * path.
+	 */
+	WARDEN_VOLUME_MAKE, /* of disk_bytes; -EOPNOTSUPP: this host has no loop devices */
+	WARDEN_VOLUME_OPEN, /* answers with descriptors of its root, and of a directory beside that
+			     * which no sandbox sees; -ESTALE: it is gone */
+	WARDEN_VOLUME_REMOVE, /* whoever has it mounted can do nothing more with it; -ENOENT */
+	WARDEN_OPS,
+};
+
+/* What is beside its root is the server's. */
+enum warden_volume_fd {
+	WARDEN_VOLUME_ROOT,
+	WARDEN_VOLUME_BESIDE,
+	WARDEN_VOLUME_FDS,
 };
 
 /* What runs a sandbox: namespaces of its own, or a program of the host in the same place. */

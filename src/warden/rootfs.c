@@ -1,6 +1,7 @@
 #include "warden/rootfs.h"
 
 #include <linux/capability.h>
+#include <limits.h>
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
@@ -29,6 +30,19 @@ static bool takes_descriptors(void)
 	return fs >= 0 && fsconfig(fs, FSCONFIG_SET_FD, "lowerdir+", NULL, dir) == 0;
 }
 
+static bool clones_detached(void)
+{
+	cleanup_close int fs = fsopen("tmpfs", FSOPEN_CLOEXEC), mount_fd = -EBADF, copy = -EBADF;
+
+	if (fs < 0 || fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return false;
+	mount_fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	copy = mount_fd < 0 ? -EBADF
+			    : open_tree(mount_fd, "",
+				      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	return copy >= 0;
+}
+
 static int make_private(struct err *e)
 {
 	if (unshare(CLONE_NEWNS) < 0)
@@ -45,7 +59,7 @@ int rootfs_open(struct rootfs *rf, bool attach, struct err *e)
 	if (fs < 0)
 		return err_sys(e, -errno,
 			"this kernel has no overlay file system (modprobe overlay)");
-	rf->attach = attach || !takes_descriptors();
+	rf->attach = attach || !takes_descriptors() || !clones_detached();
 	return rf->attach ? make_private(e) : 0;
 }
 
@@ -121,6 +135,34 @@ static int attach_at(const struct rootfs *rf, int mount_fd, const char *name, st
 	return 0;
 }
 
+static void detach_paths(const struct rootfs *rf)
+{
+	if (fchdir(rf->dir_fd) == 0) {
+		(void)umount2(rf->lower, MNT_DETACH | UMOUNT_NOFOLLOW);
+		(void)umount2(rf->upper, MNT_DETACH | UMOUNT_NOFOLLOW);
+	}
+	(void)!chdir("/");
+}
+
+int rootfs_clone_inside(const struct rootfs *rf, int mount_fd, const char *name, int *ret,
+	struct err *e)
+{
+	char path[sizeof rf->upper + NAME_MAX];
+	int fd, r = rf->attach ? attach_at(rf, mount_fd, rf->upper, e) : 0;
+
+	if (r < 0)
+		return r;
+	(void)snprintf(path, sizeof path, "%s/%s", rf->upper, name);
+	fd = open_tree(rf->attach ? rf->dir_fd : mount_fd, rf->attach ? path : name,
+		OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+	r = fd < 0 ? err_sys(e, -errno, "clone %s", name) : 0;
+	if (rf->attach)
+		detach_paths(rf);
+	if (r >= 0)
+		*ret = fd;
+	return r;
+}
+
 /* Names are relative, so that no character of the data directory's path can mean anything. */
 static int give_paths(const struct rootfs *rf, int fs, int lower, int image, struct err *e)
 {
@@ -138,15 +180,6 @@ static int give_paths(const struct rootfs *rf, int fs, int lower, int image, str
 			      fsconfig(fs, FSCONFIG_SET_STRING, "workdir", work, 0) < 0))
 		r = err_sys(e, -errno, "give the layers to overlay");
 	return r;
-}
-
-static void detach_paths(const struct rootfs *rf)
-{
-	if (fchdir(rf->dir_fd) == 0) {
-		(void)umount2(rf->lower, MNT_DETACH | UMOUNT_NOFOLLOW);
-		(void)umount2(rf->upper, MNT_DETACH | UMOUNT_NOFOLLOW);
-	}
-	(void)!chdir("/");
 }
 
 static int finish(int fs, uid_t uid, int *ret, struct err *e)

@@ -6,8 +6,10 @@
 #include "base/base.h"
 
 struct rootfs {
-	bool attach; /* this kernel takes layers by path only (before 6.13) */
-	int dir_fd;  /* where they are attached then, in a mount namespace of the warden's own */
+	/* This kernel takes layers by path only (before 6.13), or copies only mounts that are in
+	 * its tree (before 6.15). */
+	bool attach;
+	int dir_fd; /* where they are attached then, in a mount namespace of the warden's own */
 	char lower[24], upper[24]; /* and by what names */
 };
 #define ROOTFS_INIT              \
@@ -25,6 +27,10 @@ int rootfs_use_place(struct rootfs *rf, int number, struct err *e);
 
 /* Maps the whole mount to the user namespace's ids. Only a mount nobody has seen yet can be. */
 int rootfs_idmap(int mount_fd, int user_ns_fd, struct err *e);
+
+/* A mount of one directory in a mount that is in nobody's tree. */
+int rootfs_clone_inside(const struct rootfs *rf, int mount_fd, const char *name, int *ret,
+	struct err *e);
 
 struct rootfs_layers {
 	int lower_fd; /* the template's directory */

@@ -345,6 +345,14 @@ bool slot_forget_place(struct slot *slot)
 
 /* ---- its disk ---- */
 
+/* Its volumes' mounts are kept, and closed by a worker. */
+static void take_volumes(struct slot *slot, const int *fds, int n)
+{
+	assert(slot->n_volume_fds == 0 && n <= WARDEN_MAX_MOUNTS);
+	memcpy(slot->volume_fds, fds, (size_t)n * sizeof *fds);
+	slot->n_volume_fds = n;
+}
+
 /* Closing one here is never the last use of the sandbox's disk: layer_fd is another. */
 static void close_all(const int *fds, int n)
 {
@@ -362,9 +370,9 @@ static int take_disk(struct slot *slot, const struct work_report *report, const 
 		slot->blank = report->use;
 	if (report->has_layer)
 		slot->image.layer_fd = fds[1];
+	take_volumes(slot, fds + used, n_fds - used);
 	if (slot->state == SLOT_ENDING) {
 		close_all(fds, 1);
-		close_all(fds + used, n_fds - used);
 		return 0;
 	}
 	disk_learn(&slot->w->disk, slot->disk_size);
@@ -376,7 +384,6 @@ static int take_disk(struct slot *slot, const struct work_report *report, const 
 	if (r >= 0)
 		r = give_root(slot, fds[0], fds + used, e);
 	close_all(fds, 1);
-	close_all(fds + used, n_fds - used);
 	return r;
 }
 
@@ -426,9 +433,11 @@ static void on_root(void *arg, const struct work_report *report, const int *fds,
 	STEP(slot->w, WARDEN_STEP_DISK);
 
 	slot->work = NULL;
+	if (r >= 0)
+		take_volumes(slot, fds + 1, n_fds - 1);
 	if (r >= 0 && slot->state != SLOT_ENDING)
 		r = give_root(slot, fds[0], fds + 1, &e);
-	close_all(fds, n_fds);
+	close_all(fds, MIN(n_fds, 1));
 	go_on(slot, r, &e);
 }
 

@@ -121,7 +121,7 @@ TEST(versions_operations_and_descriptor_counts_are_checked)
 	q = create_request();
 	q.op = 0;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
-	q.op = WARDEN_USAGE + 1;
+	q.op = WARDEN_OPS;
 	ASSERT_EQ(decode(&q, 0), -EOPNOTSUPP);
 	q = create_request();
 	ASSERT_EQ(decode(&q, 0), -EINVAL);
@@ -273,6 +273,53 @@ TEST(mounts_that_are_not_all_there_are_refused)
 	m.mounts[0].path[100] = '\0';
 	m.request.op = WARDEN_DESTROY;
 	ASSERT_EQ(wire_decode(&m, warden_message_size(1), 0, &got, &tag, NULL), -EINVAL);
+}
+
+TEST(volumes_are_named_alone_and_only_by_a_uuid)
+{
+	static const uint32_t ops[] = { WARDEN_VOLUME_MAKE, WARDEN_VOLUME_OPEN,
+		WARDEN_VOLUME_REMOVE };
+	static const char *const bad[] = { "", "..", "/etc", "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e5",
+		"0F8A6C1E-11d2-4a57-9f3b-6f2a0c9d7e55", "../a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55",
+		".new-111-11d2-4a57-9f3b-6f2a0c9d7e55" };
+	struct warden_message got;
+	uint64_t tag;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+		struct warden_message m = { .request = { .version = WARDEN_VERSION,
+						    .op = ops[i],
+						    .n_mounts = 1,
+						    .disk_bytes = UINT64_C(1) << 30 },
+			.mounts = { { .volume = "0f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55" } } };
+		struct warden_message wrong;
+
+		ASSERT_EQ(wire_decode(&m, warden_message_size(1), 0, &got, &tag, NULL), 0);
+		ASSERT_EQ(wire_decode(&m, warden_message_size(1), 1, &got, &tag, NULL), -EINVAL);
+		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
+			wrong = m;
+			memset(wrong.mounts[0].volume, 0, sizeof wrong.mounts[0].volume);
+			memcpy(wrong.mounts[0].volume, bad[k], strlen(bad[k]));
+			ASSERT_EQ(wire_decode(&wrong, warden_message_size(1), 0, &got, &tag, NULL),
+				-EINVAL);
+		}
+		wrong = m;
+		wrong.mounts[0].path[0] = '/';
+		ASSERT_EQ(wire_decode(&wrong, warden_message_size(1), 0, &got, &tag, NULL),
+			-EINVAL);
+		wrong = m;
+		wrong.request.n_mounts = 0;
+		ASSERT_EQ(wire_decode(&wrong, warden_message_size(0), 0, &got, &tag, NULL),
+			-EINVAL);
+		wrong = m;
+		wrong.request.n_mounts = 2;
+		wrong.mounts[1] = wrong.mounts[0];
+		ASSERT_EQ(wire_decode(&wrong, warden_message_size(2), 0, &got, &tag, NULL),
+			-EINVAL);
+		wrong = m;
+		wrong.request.disk_bytes = WIRE_MAX_DISK_BYTES + 1;
+		ASSERT_EQ(wire_decode(&wrong, warden_message_size(1), 0, &got, &tag, NULL),
+			ops[i] == WARDEN_VOLUME_MAKE ? -ERANGE : 0);
+	}
 }
 
 TEST(only_a_sealed_memfd_passes_as_settings)

@@ -24,7 +24,7 @@ enum {
 };
 
 /* Whatever DATA itself may be: in these directories root alone chooses the names. */
-static int open_own_dir(int at, const char *name, mode_t mode, int *ret, struct err *e)
+int warden_open_own_dir(int at, const char *name, mode_t mode, int *ret, struct err *e)
 {
 	cleanup_close int fd = -EBADF;
 	struct stat st;
@@ -64,9 +64,9 @@ static int open_dirs(struct warden *w, int *ret_images, struct err *e)
 
 	if (data < 0)
 		return err_sys(e, -errno, "open data directory %s", o->data_dir);
-	r = open_own_dir(data, "run", 0711, &w->run_fd, e);
+	r = warden_open_own_dir(data, "run", 0711, &w->run_fd, e);
 	if (r >= 0)
-		r = open_own_dir(data, "images", 0700, ret_images, e);
+		r = warden_open_own_dir(data, "images", 0700, ret_images, e);
 	if (r < 0)
 		return r;
 	if (!o->templates_dir)
@@ -192,6 +192,7 @@ void warden_init(struct warden *w, const struct options *o)
 	list_init(&w->spares);
 	list_init(&w->replies);
 	list_init(&w->discards);
+	list_init(&w->kept_volumes);
 	w->expected.disk_size = (struct disk_size){ (uint64_t)o->disk_mb << 20,
 		(uint64_t)o->disk_mb * DEFAULT_INODES_PER_MB };
 	w->expected.shm_bytes = (uint64_t)DEFAULT_MEMORY_MB / 2 << 20;
@@ -264,6 +265,8 @@ int warden_open(struct warden *w, struct err *e)
 	if (r < 0)
 		return r;
 	saved_tidy(&w->disk);
+	if (volumes_find_images(w, e) < 0)
+		log_error("volumes.no_images", "err=%s", log_quote(str_of(e->msg)));
 	images_load(w);
 	r = disk_prepare(&w->disk, w->expected.disk_size, e);
 	return r < 0 ? r : open_workers(w, e);
@@ -286,13 +289,17 @@ void warden_close(struct warden *w)
 		later_free(slot);
 		close_fdp(&slot->image.mount_fd);
 		close_fdp(&slot->image.layer_fd);
+		while (slot->n_volume_fds > 0)
+			(void)close(slot->volume_fds[--slot->n_volume_fds]);
 		free(slot);
 	}
 	spares_close(w);
+	volumes_forget(w);
 	images_close(w);
 	loop_timer_cancel(&w->refill);
 	loop_timer_cancel(&w->fade_timer);
 	loop_timer_cancel(&w->farewell);
+	loop_timer_cancel(&w->kept_timer);
 	hold_close(w);
 	policy_close(w);
 	map_done(&w->by_id);
@@ -302,6 +309,7 @@ void warden_close(struct warden *w)
 	close_fdp(&w->run_fd);
 	close_fdp(&w->templates_fd);
 	close_fdp(&w->volumes.dir_fd);
+	close_fdp(&w->volumes.images_fd);
 	close_fdp(&w->guest_fd);
 	close_fdp(&w->inner_fd);
 	close_fdp(&w->lock_fd);
@@ -470,6 +478,7 @@ void warden_leave(struct warden *w)
 		loop_timer_init(&w->farewell, w->loop, farewell, w);
 		loop_timer_set(&w->farewell, loop_now_ms(w->loop) + FAREWELL_MS);
 		spares_drop(w);
+		volumes_drop(w);
 	}
 	LIST_EACH(&w->slots, node)
 	{
@@ -480,6 +489,7 @@ void warden_leave(struct warden *w)
 			slot_end(slot, &why);
 		waiting |= slot->state == SLOT_ENDING || slot->work;
 	}
+	waiting |= w->n_asked > 0;
 	if (!waiting)
 		loop_stop(w->loop);
 }

@@ -113,7 +113,11 @@ struct warden {
 	bool is_short;          /* of room: see hold.c */
 	bool has_volumes_below; /* they take of the same room */
 	int64_t short_ms;
-	int next_look;           /* the first slot of the next turn's */
+	int next_look;            /* the first slot of the next turn's */
+	int n_asked;              /* that the server waits for, of volumes */
+	struct list kept_volumes; /* of sandboxes that ended: see volume-serve.c */
+	int n_kept;
+	struct loop_timer kept_timer;
 	struct work *forgetting; /* addresses, before they are given again */
 	int n_worn;              /* how many more wait for that */
 
@@ -128,6 +132,8 @@ struct warden {
 /* Before anything else; `options` is borrowed. */
 void warden_init(struct warden *w, const struct options *options);
 int warden_open(struct warden *w, struct err *e);
+/* Root's own directory, made where there is none. */
+int warden_open_own_dir(int at, const char *name, mode_t mode, int *ret, struct err *e);
 void warden_close(struct warden *w);
 /* Takes over what an earlier warden left: lives with what lives, removes the rest. */
 void warden_adopt(struct warden *w);
@@ -276,6 +282,8 @@ struct slot {
 	int64_t removed_ms;
 	uint32_t n_volumes; /* that it shares with others */
 	char volumes[WARDEN_MAX_MOUNTS][WARDEN_VOLUME_SIZE];
+	int n_volume_fds; /* their mounts, so that its end is never a volume's last use */
+	int volume_fds[WARDEN_MAX_MOUNTS];
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
 	struct list pending;         /* to be served after that */
 	struct work *cutting;        /* what its policy has closed; NULL: nothing is */
@@ -347,6 +355,14 @@ void hold_note(const struct slot *slot);
 /* A request about it was served, which it was not held or released during. */
 void hold_catch_up(struct slot *slot);
 void hold_tell(struct warden *w, const struct warden_request *q); /* the answer to HOST */
+
+/* volume-serve.c: what the server asks of volumes, and the mounts that sandboxes have of them. */
+int volumes_find_images(struct warden *w, struct err *e); /* at start */
+void volume_serve(struct warden *w, const struct warden_message *m);
+void volumes_close(struct warden *w, const int *take_fds, int n);
+void volumes_keep(struct slot *slot); /* it has ended: for a moment */
+void volumes_drop(struct warden *w);
+void volumes_forget(struct warden *w); /* the warden ends */
 
 /* linger.c: ended ones that another sandbox keeps. */
 /* The volumes that it is given, for the next warden as well. */

@@ -93,11 +93,30 @@ static int check_mount(const struct warden_mount *m, struct err *e)
 	return problem ? err_set(e, -EINVAL, "%s", problem) : 0;
 }
 
+static bool is_of_volume(uint32_t op)
+{
+	return op == WARDEN_VOLUME_MAKE || op == WARDEN_VOLUME_OPEN || op == WARDEN_VOLUME_REMOVE;
+}
+
+static int check_volume(const struct warden_message *m, struct err *e)
+{
+	if (m->request.n_mounts != 1 || !is_uuid(m->mounts[0].volume))
+		return err_set(e, -EINVAL, "bad volume id");
+	if (!is_empty(m->mounts[0].path, sizeof m->mounts[0].path))
+		return err_set(e, -EINVAL, "a volume by itself has no mount path");
+	return m->request.op == WARDEN_VOLUME_MAKE
+		       ? check_range("size", m->request.disk_bytes, WIRE_MIN_VOLUME_BYTES,
+				 WIRE_MAX_DISK_BYTES, e)
+		       : 0;
+}
+
 static int check_mounts(const struct warden_message *m, struct err *e)
 {
 	uint32_t n = m->request.n_mounts;
 	int r = 0;
 
+	if (is_of_volume(m->request.op))
+		return check_volume(m, e);
 	if (n && m->request.op != WARDEN_CREATE)
 		return err_set(e, -EINVAL, "only a new sandbox can be given volumes");
 	for (uint32_t i = 0; r >= 0 && i < n; i++) {
@@ -126,10 +145,10 @@ static int check_op(const struct warden_request *q, int n_fds, struct err *e)
 {
 	bool create = q->op == WARDEN_CREATE;
 	bool has_id = q->op != WARDEN_LIST && q->op != WARDEN_DISCARD && q->op != WARDEN_IMAGES &&
-		      q->op != WARDEN_DENIALS && q->op != WARDEN_HOST;
+		      q->op != WARDEN_DENIALS && q->op != WARDEN_HOST && !is_of_volume(q->op);
 	bool has_image = q->op == WARDEN_SAVE || q->op == WARDEN_DISCARD;
 
-	if (q->op < WARDEN_CREATE || q->op > WARDEN_USAGE)
+	if (q->op < WARDEN_CREATE || q->op >= WARDEN_OPS)
 		return err_set(e, -EOPNOTSUPP, "unknown operation %" PRIu32, q->op);
 	if (q->zero || (q->is_nested && !create))
 		return err_set(e, -EINVAL, "operation %" PRIu32 " cannot be nested", q->op);

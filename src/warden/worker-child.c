@@ -8,6 +8,7 @@
 #include "warden/saved.h"
 #include "warden/tcp.h"
 #include "warden/tracks.h"
+#include "warden/volume-image.h"
 #include "warden/worker.h"
 
 #include <signal.h>
@@ -19,7 +20,7 @@
 struct self {
 	struct disk disk;
 	struct rootfs rootfs;
-	const struct volumes *volumes;
+	struct volumes volumes;
 	struct network network; /* with sockets of this process's own, when they are needed */
 	const struct cgroups *cgroups;
 	const struct workers *ws;
@@ -132,7 +133,7 @@ static int add_volumes(const struct self *self, const struct work_order *order, 
 	for (uint32_t i = 0; i < order->n_mounts; i++)
 		fds[i] = -EBADF;
 	if (order->n_mounts)
-		r = volumes_open(self->volumes, order->mounts, order->n_mounts, order->first_uid,
+		r = volumes_open(&self->volumes, order->mounts, order->n_mounts, order->first_uid,
 			fds, e);
 	for (uint32_t i = 0; i < order->n_mounts; i++)
 		if (fds[i] >= 0)
@@ -356,6 +357,15 @@ static int do_tcp(const struct self *self, struct answer *a)
 	return 0;
 }
 
+static int do_volume_open(const struct self *self, const struct work_order *order, struct answer *a,
+	struct err *e)
+{
+	int r = volume_image_open(&self->volumes, order->volume, a->fds, e);
+
+	a->n_fds = r < 0 ? 0 : VOLUME_OPEN_FDS;
+	return r;
+}
+
 static int obey(struct self *self, const struct work_order *order, int fds[WORK_FDS],
 	struct answer *a, struct err *e)
 {
@@ -390,6 +400,14 @@ static int obey(struct self *self, const struct work_order *order, int fds[WORK_
 		return do_forget(self, order, a, e);
 	case WORK_CUT:
 		return do_cut(self, order, fds, e);
+	case WORK_VOLUME_MAKE:
+		return volume_image_make(&self->volumes, order->volume, order->size.bytes, e);
+	case WORK_VOLUME_OPEN:
+		return do_volume_open(self, order, a, e);
+	case WORK_VOLUME_REMOVE:
+		return volume_image_remove(&self->volumes, order->volume, e);
+	case WORK_CLOSE:
+		return 0; /* as after every order */
 	case WORK_WARM:
 		return do_warm(self, order, e);
 	}
@@ -436,13 +454,13 @@ _Noreturn void worker_child_main(const struct worker_place *place)
 	const struct workers *ws = place->ws;
 	const int *legacy = ws->cgroups->legacy_fd;
 	const int keep[] = { place->socket_fd, ws->disk->dir_fd, ws->disk->host_fd,
-		ws->disk->control_fd, ws->volumes->dir_fd, ws->run_fd, ws->guest_fd,
-		ws->cgroups->unified_fd, legacy[CGROUP_MEMORY], legacy[CGROUP_CPU],
+		ws->disk->control_fd, ws->volumes->dir_fd, ws->volumes->images_fd, ws->run_fd,
+		ws->guest_fd, ws->cgroups->unified_fd, legacy[CGROUP_MEMORY], legacy[CGROUP_CPU],
 		legacy[CGROUP_PIDS], legacy[CGROUP_FREEZER],
 		place->lane == LANE_FRESH ? ws->lock_fd : -EBADF };
 	struct self self = { .disk = *ws->disk,
 		.rootfs = *ws->rootfs,
-		.volumes = ws->volumes,
+		.volumes = *ws->volumes,
 		.network = *ws->network,
 		.cgroups = ws->cgroups,
 		.ws = ws,
@@ -452,6 +470,7 @@ _Noreturn void worker_child_main(const struct worker_place *place)
 	int fds[WORK_FDS];
 	struct err e = { 0 };
 
+	self.volumes.rootfs = &self.rootfs;
 	(void)prctl(PR_SET_NAME, place->lane == LANE_FRESH ? "atoll-maker" : "atoll-worker", 0, 0,
 		0);
 	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -361,7 +361,11 @@ static int64_t deadline_ms(const struct workers *ws, const struct work *work)
 	/* A disk of gigabytes is written and read once where nothing is copied by reference. */
 	if (work->order.op == WORK_SAVE || work->order.image_name[0])
 		return ws->disk->slow.code < 0 ? SLOW_SAVE_DEADLINE_MS : SAVE_DEADLINE_MS;
-	return work->order.op == WORK_REMOVE ? REMOVE_DEADLINE_MS : DEADLINE_MS;
+	/* Who closes a volume last writes out what is not written yet. */
+	return work->order.op == WORK_REMOVE || work->order.op == WORK_VOLUME_REMOVE ||
+			       work->order.op == WORK_CLOSE
+		       ? REMOVE_DEADLINE_MS
+		       : DEADLINE_MS;
 }
 
 static int send_order(struct worker *worker, struct work *work)

@@ -43,7 +43,11 @@ enum work_op {
 	WORK_TCP,     /* finds who has most of what TCP holds for nobody: see tcp.h */
 	WORK_FORGET,  /* has the kernel forget the connections of `addresses` */
 	WORK_CUT,     /* the same for one, but TCP, to where its policy does not let it any more */
-	WORK_WARM,    /* keeps it cheap to join cgroups for `warm_ms`: see cgroup_open_own */
+	WORK_VOLUME_MAKE,   /* makes the image of `volume`, of `size` */
+	WORK_VOLUME_OPEN,   /* opens it for the server */
+	WORK_VOLUME_REMOVE, /* removes it, whoever has it mounted */
+	WORK_CLOSE,         /* closes what was handed over, which may unmount a volume */
+	WORK_WARM,          /* keeps it cheap to join cgroups for `warm_ms`: see cgroup_open_own */
 };
 
 enum work_lane {
@@ -63,7 +67,7 @@ enum work_fd {
 	WORK_MARKER, /* SAVE: locked meanwhile; once unlinked: leave the sandbox alone */
 	WORK_FREEZE, /* SAVE: to stop the sandbox; none: it stands still already */
 	WORK_FROZEN, /* SAVE: to see that it stands still */
-	WORK_FDS,
+	WORK_FDS,    /* CLOSE: any of them */
 };
 
 static inline void work_no_fds(int fds[WORK_FDS])
@@ -77,7 +81,8 @@ struct work_order {
 	char key[SLOT_KEY_SIZE];
 	char image_name[WARDEN_ID_SIZE]; /* SAVE, DISCARD; DISK: a copy of it; empty: of a blank */
 	struct image_name disk;          /* ROOT, SAVE, SHUT, EMPTY, REMOVE; DISK: an emptied one */
-	struct disk_size size;           /* DISK from a blank */
+	char volume[WARDEN_VOLUME_SIZE]; /* VOLUME_... */
+	struct disk_size size;           /* DISK from a blank; VOLUME_MAKE */
 	struct disk_use blank; /* SHUT, EMPTY: what was taken at first; SHUT: 0: never spare it */
 	uid_t first_uid;
 	struct limits limits;      /* PLACE */
@@ -121,8 +126,8 @@ struct work_report {
 
 /* PLACE answers with its descriptors (place.h). What DISK and ROOT answer with: the root (with a
  * tree) or the disk, a directory of the disk (has_layer), and one mount for each volume; EMPTY: the
- * disk, mounted. They are the callee's, who never closes a last reference: that goes with
- * WORK_REMOVE. */
+ * disk, mounted; VOLUME_OPEN: what volume_image_open says. They are the callee's, who never closes
+ * a last reference: that goes with WORK_REMOVE. */
 typedef void (*work_fn)(void *arg, const struct work_report *report, const int *fds, int n_fds);
 
 struct work;

@@ -103,14 +103,18 @@ static void do_disk(const char *unused, struct buf *out)
 }
 
 /* Writes N MiB. */
+/* So many MiB, and where to if not to /big. */
 static void do_fill(const char *text, struct buf *out)
 {
 	static char block[1 << 20];
-	cleanup_close int fd = open("/big", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	struct str rest = str_of(text), word = STR_NONE;
+	cleanup_close int fd = -EBADF;
 	int64_t mib = 0;
 	int r = 0;
 
-	(void)str_to_int(str_of(text), 1, 1 << 20, &mib);
+	if (str_split(&rest, ' ', &word))
+		(void)str_to_int(word, 1, 1 << 20, &mib);
+	fd = open(rest.n ? rest.p : "/big", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	memset(block, 'x', sizeof block);
 	while (r >= 0 && mib-- > 0)
 		r = fd_write_all(fd, block, sizeof block);

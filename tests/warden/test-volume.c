@@ -106,6 +106,64 @@ static int start(struct harness *h, struct err *e)
 			TEST_FAIL("start: %s", start_e.msg);                      \
 	} while (0)
 
+/* ---- volumes that are file systems of their own ---- */
+
+#define IMAGE "2f8a6c1e-11d2-4a57-9f3b-6f2a0c9d7e55"
+
+enum {
+	IMAGE_MIB = 8,
+	MIB = 1 << 20,
+};
+
+struct opened {
+	int root, beside;
+};
+static void opened_done(struct opened *o)
+{
+	close_fdp(&o->root);
+	close_fdp(&o->beside);
+}
+
+static int ask_volume(struct harness *h, enum warden_op op, const char *volume, struct opened *ret)
+{
+	struct warden_message m = { .request = harness_request(h, op, "") };
+	struct warden_reply reply = { 0 };
+	struct opened got = { -EBADF, -EBADF };
+	int r;
+
+	m.request.n_mounts = 1;
+	m.request.disk_bytes = op == WARDEN_VOLUME_MAKE ? IMAGE_MIB * MIB : 0;
+	m.mounts[0] = mount_of(volume, "");
+	r = fd_send(h->fd, &m, warden_message_size(1), NULL, 0);
+	while (r >= 0) {
+		r = harness_receive_two(h, &reply, &got.root, &got.beside);
+		if (r >= 0 && reply.kind == WARDEN_REPLY && reply.tag == m.request.tag)
+			break;
+	}
+	if (ret)
+		*ret = got;
+	else
+		opened_done(&got);
+	if (reply.e.code < 0)
+		printf("# volume: %s\n", reply.e.msg);
+	return r < 0 ? r : reply.e.code;
+}
+
+static const char *image_path(const struct harness *h, const char *volume)
+{
+	static char path[256];
+
+	(void)snprintf(path, sizeof path, "%s/volumes/.images/%s", h->dir, volume);
+	return path;
+}
+
+static int64_t taken_kib(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) < 0 ? -errno : (int64_t)st.st_blocks / 2;
+}
+
 /* A tree of its own, with a link at /way that leads to `target`. */
 static int make_hostile_template(const struct harness *h, const char *target)
 {
@@ -371,4 +429,175 @@ TEST(one_with_a_volume_is_held_when_there_is_no_room)
 	harness_kill_warden(&h);
 	ASSERT_EQ(harness_start_warden(&h, NETWORK, 0, &e), 0);
 	ASSERT(wait_held(&h, 1));
+}
+
+TEST(an_image_ends_every_write_at_its_size)
+{
+	static const char *const options[] = { NULL, "--attach-layers" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		CLEANUP(opened_done) struct opened o = { -EBADF, -EBADF };
+		struct census before;
+		struct statvfs st;
+		struct stat by;
+
+		START_ON(h, 0, options[i]);
+		before = census_at_rest(&h);
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), -EEXIST);
+		ASSERT(taken_kib(image_path(&h, IMAGE)) < 512);
+		ASSERT_EQ(create_one(&h, "one", IMAGE, "/data"), 0);
+		ASSERT_EQ(create_one(&h, "two", IMAGE, "/mnt/deep"), 0);
+		ASSERT_STR(harness_inside(&h, "one", "list /data"), "");
+		ASSERT_STR(harness_inside(&h, "one", "fill 64 /data/big"), "-28");
+		ASSERT_STR(harness_inside(&h, "two", "fill 1 /mnt/deep/more"), "-28");
+		/* The server sees the same, and whose files they are. */
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, &o), 0);
+		ASSERT_EQ(fstatvfs(o.root, &st), 0);
+		ASSERT(st.f_bavail * st.f_frsize < MIB); /* less than it writes at once */
+		ASSERT(st.f_blocks * st.f_frsize <= (uint64_t)IMAGE_MIB * MIB);
+		ASSERT(st.f_blocks * st.f_frsize > (uint64_t)(IMAGE_MIB - 1) * MIB);
+		ASSERT_EQ(fstatat(o.root, "big", &by, 0), 0);
+		ASSERT_EQ(by.st_uid, WARDEN_FIRST_UID);
+		ASSERT_EQ(unlinkat(o.root, "big", 0), 0);
+		ASSERT_STR(harness_inside(&h, "two", "write /mnt/deep/more x"), "0");
+		/* What lies beside it is no part of it. */
+		ASSERT_EQ(renameat(o.root, "more", o.beside, "more"), 0);
+		ASSERT_STR(harness_inside(&h, "one", "list /data"), "");
+		opened_done(&o);
+		o = (struct opened){ -EBADF, -EBADF };
+		ASSERT_EQ(harness_destroy(&h, "one"), 0);
+		ASSERT_EQ(harness_destroy(&h, "two"), 0);
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_REMOVE, IMAGE, NULL), 0);
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_REMOVE, IMAGE, NULL), -ENOENT);
+		ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, NULL), -ESTALE);
+		ASSERT_EQ(create_one(&h, "one", IMAGE, "/data"), -ESTALE);
+		before.files++; /* the directory of images */
+		ASSERT_EQ(census_wait(&h, &before), 0);
+	}
+}
+
+TEST(an_image_takes_as_many_files_as_it_has_room_for)
+{
+	CLEANUP(opened_done) struct opened o = { -EBADF, -EBADF };
+	char name[32];
+	int n = 0, r = 0;
+
+	START(h);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, &o), 0);
+	while (r == 0 && n < 100000) {
+		(void)snprintf(name, sizeof name, "%d", n++);
+		r = mknodat(o.root, name, S_IFREG | 0600, 0) < 0 ? -errno : 0;
+	}
+	ASSERT_EQ(r, -ENOSPC);
+	ASSERT(n > 64 * IMAGE_MIB / 2 && n < 64 * IMAGE_MIB * 2);
+}
+
+TEST(an_image_in_use_is_the_same_for_the_next_warden)
+{
+	CLEANUP(opened_done) struct opened o = { -EBADF, -EBADF };
+	struct census before, now;
+	struct err e = { 0 };
+
+	START(h);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	before = census_at_rest(&h);
+	ASSERT_EQ(create_one(&h, "one", IMAGE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /data/f before"), "0");
+	harness_kill_warden(&h);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 1, &e), 0);
+	ASSERT_EQ(create_one(&h, "two", IMAGE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "two", "read /data/f"), "before");
+	ASSERT_STR(harness_inside(&h, "two", "write /data/f behind"), "0");
+	ASSERT_STR(harness_inside(&h, "one", "read /data/f"), "behind");
+	/* One device for all of them: two would be two file systems on the same blocks. */
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, &o), 0);
+	now = census_at_rest(&h);
+	ASSERT_EQ(now.loops, before.loops + 1 + 2 /* the sandboxes' own disks */);
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	ASSERT_EQ(harness_destroy(&h, "two"), 0);
+	harness_kill_warden(&h);
+	opened_done(&o);
+	o = (struct opened){ -EBADF, -EBADF };
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 1, &e), 0);
+	ASSERT_EQ(census_wait(&h, &before), 0);
+	/* And nothing of it was lost when nobody had it. */
+	ASSERT_EQ(create_one(&h, "three", IMAGE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "three", "read /data/f"), "behind");
+}
+
+TEST(an_image_that_is_removed_takes_no_room_though_it_is_in_use)
+{
+	CLEANUP(opened_done) struct opened o = { -EBADF, -EBADF };
+	cleanup_close int file = -EBADF;
+	struct stat st;
+
+	START(h);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	ASSERT_EQ(create_one(&h, "one", IMAGE, "/data"), 0);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, &o), 0);
+	ASSERT_STR(harness_inside(&h, "one", "fill 4 /data/big"), "0");
+	file = open(image_path(&h, IMAGE), O_RDONLY | O_CLOEXEC);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_REMOVE, IMAGE, NULL), 0);
+	ASSERT_EQ(fstat(file, &st), 0);
+	ASSERT_EQ(st.st_blocks, 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /data/more x"), "-5");
+	ASSERT_STR(harness_inside(&h, "one", "write /etc/own x"), "0");
+	ASSERT(mkdirat(o.root, "d", 0700) < 0 && errno == EIO);
+	opened_done(&o);
+	o = (struct opened){ -EBADF, -EBADF };
+	close_fdp(&file);
+	file = -EBADF;
+	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+	/* The next one of that name is another. */
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	ASSERT_EQ(create_one(&h, "two", IMAGE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "two", "list /data"), "");
+}
+
+TEST(what_a_warden_left_half_made_is_removed_by_the_next)
+{
+	char path[280];
+	struct err e = { 0 };
+
+	START(h);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	harness_kill_warden(&h);
+	(void)snprintf(path, sizeof path, "%s", image_path(&h, ".new-1"));
+	ASSERT_EQ(make_file(path, 0), 0);
+	(void)snprintf(path, sizeof path, "%s", image_path(&h, ".seed-1"));
+	ASSERT_EQ(mkdir(path, 0700), 0);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 1, &e), 0);
+	ASSERT(access(path, F_OK) < 0);
+	ASSERT(access(image_path(&h, ".new-1"), F_OK) < 0);
+	ASSERT_EQ(access(image_path(&h, IMAGE), F_OK), 0);
+}
+
+TEST(images_are_in_a_directory_of_roots_own_or_not_at_all)
+{
+	char away[80];
+	struct err e = { 0 };
+
+	START(h);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), 0);
+	harness_kill_warden(&h);
+	/* Who has got hold of the server owns the directory above. */
+	(void)snprintf(away, sizeof away, "%s/away", h.dir);
+	ASSERT_EQ(rename(volume_path(&h, ".images", ""), away), 0);
+	ASSERT_EQ(symlink(away, volume_path(&h, ".images", "")), 0);
+	ASSERT_EQ(harness_start_warden(&h, NETWORK, 1, &e), 0);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_OPEN, IMAGE, NULL), -ESTALE);
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, TWO, NULL), -EOPNOTSUPP);
+	ASSERT_EQ(create_one(&h, "one", IMAGE, "/data"), -ESTALE);
+	ASSERT_EQ(create_one(&h, "two", ONE, "/data"), 0);
+	ASSERT_EQ(unlink(volume_path(&h, ".images", "")), 0);
+}
+
+TEST(without_loop_devices_there_are_only_plain_ones)
+{
+	START_ON(h, 0, "--plain-layers");
+	ASSERT_EQ(ask_volume(&h, WARDEN_VOLUME_MAKE, IMAGE, NULL), -EOPNOTSUPP);
+	ASSERT_EQ(create_one(&h, "one", ONE, "/data"), 0);
+	ASSERT_STR(harness_inside(&h, "one", "write /data/f x"), "0");
 }

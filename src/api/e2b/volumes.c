@@ -13,6 +13,8 @@ static void write_volume(struct jsonw *w, const struct volume *v, const char *to
 		jsonw_int(w, "usedBytes", use->used_bytes);
 	if (use)
 		jsonw_int(w, "sizeLimitMB", use->most_bytes >> 20);
+	if (use)
+		jsonw_bool(w, "hardLimit", use->is_hard);
 	jsonw_end_object(w);
 }
 

@@ -43,6 +43,8 @@ void call_end(struct call *call, int r, int fd, const struct err *e)
 {
 	if (call->dial)
 		call->dial(call->arg, r < 0 ? r : fd, e);
+	else if (call->opened)
+		call->opened(call->arg, r, call->volume_fds, e);
 	else if (call->used)
 		call->used(call->arg, r, &call->amounts, e);
 	else if (call->host)

@@ -17,6 +17,8 @@ struct call {
 	runtime_denied_fn each_denied;
 	runtime_used_fn used;
 	struct runtime_used amounts; /* for it */
+	runtime_volume_fn opened;
+	int volume_fds[WARDEN_VOLUME_FDS]; /* for it */
 	runtime_host_fn host;
 	struct runtime_host shared; /* for it */
 	void *arg;
@@ -74,6 +76,9 @@ void local_list_of(struct local *local, enum warden_engine engine, runtime_each_
 	done_fn done, void *arg);
 /* A connected socket of that name in the sandbox's run directory, or -errno. */
 int local_open_door(const struct local *local, const char *id, const char *socket, struct err *e);
+
+/* volume.c: takes what came with the answer to a call with `opened`. */
+int local_take_volume(struct call *call, const int *take_fds, int n, int r, struct err *e);
 
 /* network.c: policies, and who is behind an address. */
 int local_add_policy(struct call *call, const struct policy *policy, struct err *e);

@@ -141,6 +141,8 @@ static void answered(struct local *local, const struct warden_reply *reply, cons
 	list_remove(&call->node);
 	if (call->dial && r >= 0)
 		r = local_connect(fds, n, call->port, &e);
+	else if (call->opened)
+		r = local_take_volume(call, fds, n, r, &e);
 	else
 		close_all(fds, n);
 	if (r >= 0 && call->request.op == WARDEN_SAVE)
