@@ -3,11 +3,13 @@
 
 struct volume_info {
 	struct str id, name, token;
+	struct json_bool hard; /* of the list */
 };
 
 static const struct json_field listed_fields[] = {
 	JSON_FIELD(struct volume_info, id, "volumeID", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct volume_info, name, "name", JSON_STR, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct volume_info, hard, "hardLimit", JSON_BOOL),
 };
 static const struct json_shape listed_shape =
 	JSON_SHAPE(struct volume_info, listed_fields, .ignore_unknown = true);
@@ -39,12 +41,14 @@ static void write_json(struct jsonw *w, const struct volume_info *v)
 	jsonw_str(w, "name", v->name);
 	if (v->token.p)
 		jsonw_str(w, "token", v->token);
+	if (v->hard.is_set)
+		jsonw_bool(w, "hard_limit", v->hard.value);
 	jsonw_end_object(w);
 }
 
 static void list_table(struct cli *cli, const struct volume_info *v, size_t n)
 {
-	static const char *const titles[] = { "ID", "NAME" };
+	static const char *const titles[] = { "ID", "NAME", "LIMIT" };
 	CLEANUP(out_table_done) struct out_table t;
 
 	out_table_init(&t, titles, ARRAY_SIZE(titles));
@@ -53,6 +57,8 @@ static void list_table(struct cli *cli, const struct volume_info *v, size_t n)
 
 		out_text(v[i].id, out_table_cell(&t, row, 0));
 		out_text(v[i].name, out_table_cell(&t, row, 1));
+		out_text(v[i].hard.value ? STR("hard") : STR("measured"),
+			out_table_cell(&t, row, 2));
 	}
 	out_table_print(&cli->out, &t);
 }

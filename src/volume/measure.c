@@ -405,6 +405,13 @@ int volume_check_room(struct volume_book *book, const struct volume *volume, int
 	return why.code;
 }
 
+bool volume_is_hard(const struct volume_book *book, const struct volume *volume)
+{
+	const struct holding *h = map_get(&book->by_id, str_of(volume->id));
+
+	return h && h->is_image;
+}
+
 void volume_use(struct volume_book *book, const struct volume *volume, struct volume_use *ret)
 {
 	struct holding *h = map_get(&book->by_id, str_of(volume->id));

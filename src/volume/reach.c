@@ -174,8 +174,10 @@ void reaches_init(struct volume_book *book)
 
 void reach_forget(struct holding *h)
 {
-	if (h->reach)
-		let_go(h);
+	if (!h->reach)
+		return;
+	h->reach->is_removed = true;
+	let_go(h);
 }
 
 /* ---- opening ---- */

@@ -63,7 +63,7 @@ static void sweep_done(void *arg, int r, const struct err *e)
 		loop_timer_set(&book->sweeper, loop_now_ms(book->config.loop) + SWEEP_AGAIN_MS);
 		return;
 	}
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN && !(sweep->reach && sweep->reach->is_removed))
 		log_warn("volume.not_removed", "err=%s", log_quote(str_of(e->msg)));
 	sweep_free(sweep);
 }

@@ -88,6 +88,7 @@ struct reach {
 	struct loop *loop;
 	int refs;
 	bool is_image;
+	bool is_removed; /* the volume is: what fails now, fails rightly */
 	int root_fd;
 	int incoming_fd; /* on the same file system, the server's own */
 	int host_fd;     /* of an image: the file system that it lies on */

@@ -109,6 +109,8 @@ struct volume_use {
 	int64_t most_bytes;
 	bool is_hard; /* the kernel enforces it; else it is measured from time to time */
 };
+/* Whether the kernel enforces its limit; else it is measured, and later refused. */
+bool volume_is_hard(const struct volume_book *book, const struct volume *volume);
 void volume_use(struct volume_book *book, const struct volume *volume, struct volume_use *ret);
 struct volume_team_use {
 	int64_t count, used_bytes;

@@ -107,7 +107,6 @@ int volume_image_make(const struct volumes *v, const char *id, uint64_t bytes, s
 	(void)snprintf(h.seed, sizeof h.seed, SEED "%d", (int)getpid());
 	r = make_half(v, &h, bytes, e);
 	(void)dir_remove_tree(v->images_fd, h.seed, NULL);
-	CRASH_POINT("warden.volume.made");
 	if (r >= 0 && renameat2(v->images_fd, h.image, v->images_fd, id, RENAME_NOREPLACE) < 0)
 		r = err_sys(e, -errno, "name the volume's image");
 	if (r < 0)
@@ -253,7 +252,6 @@ int volume_image_remove(const struct volumes *v, const char *id, struct err *e)
 		return err_sys(e, -errno, "open volume %s", id);
 	if (file < 0 || unlinkat(v->images_fd, id, 0) < 0)
 		return err_set(e, -ENOENT, "there is no volume %s", id);
-	CRASH_POINT("warden.volume.unlinked");
 	shut(file, id);
 	(void)!ftruncate(file, 0);
 	return 0;

@@ -31,6 +31,7 @@ static void served(void *arg, const struct work_report *report, const int *fds, 
 	struct warden *w = asked->w;
 	STEP(w, WARDEN_STEP_WORKED);
 
+	CRASH_POINT("warden.volume.done");
 	w->n_asked--;
 	control_reply(w, WARDEN_REPLY, asked->tag, "", &report->e, fds, n_fds);
 	free(asked);
@@ -67,6 +68,7 @@ void volume_serve(struct warden *w, const struct warden_message *m)
 	*asked = (struct asked){ w, q->tag };
 	w->n_asked++;
 	(void)work_ask(&w->workers, LANE_USED, true, &order, NULL, served, asked);
+	CRASH_POINT("warden.volume.asked");
 }
 
 /* ---- mounts on their way out ---- */

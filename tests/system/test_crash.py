@@ -14,6 +14,7 @@ import unittest
 from harness import kernel
 from harness.sandbox import Sandbox, frames
 from harness.server import Server
+from test_plane import Api
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 
@@ -22,6 +23,9 @@ STEPS = {
     'create': ['create.asked', 'create.row', 'create.run', 'create.both', 'warden.create.named',
                'warden.create.started', 'warden.create.ready'],
     'create_mounted': ['create.run', 'warden.create.named', 'warden.create.started', 'warden.create.ready'],
+    'volume_make': ['volume.made', 'warden.volume.asked', 'warden.volume.done'],
+    'volume_open': ['warden.volume.asked', 'warden.volume.done'],
+    'volume_remove': ['volume.deleted', 'warden.volume.asked', 'warden.volume.done'],
     'exec': ['exec.dialled'],
     'pause': ['pause.frozen', 'pause.recorded', 'pause.complete', 'warden.freeze'],
     'pause_disk': ['pause.frozen', 'pause.saved', 'pause.recorded', 'pause.complete',
@@ -112,8 +116,12 @@ class Crash(unittest.TestCase):
             box.api('POST', f'/sandboxes/{box.id}/pause', {})
         elif operation == 'resume_disk':
             box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
-        elif operation == 'create_mounted':
-            box.api('POST', '/volumes', {'name': 'v'})
+        elif operation in ('create_mounted', 'volume_open', 'volume_remove'):
+            self.volume = box.api('POST', '/volumes', {'name': 'v'})
+            user = Sandbox(env=self.server.env(), timeout=600, volumeMounts=[{'name': 'v', 'path': '/data'}])
+            user.run('echo kept > /data/file; sync -f /data')
+            if operation == 'volume_open':
+                user.kill()
 
     def ask(self, operation, box):
         path = f'/sandboxes/{box.id}'
@@ -121,6 +129,12 @@ class Crash(unittest.TestCase):
             Sandbox(env=self.server.env())
         elif operation == 'create_mounted':
             Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
+        elif operation == 'volume_make':
+            box.api('POST', '/volumes', {'name': 'v'})
+        elif operation == 'volume_open':
+            self.content()
+        elif operation == 'volume_remove':
+            box.api('DELETE', f"/volumes/{self.volume['volumeID']}")
         elif operation == 'exec':
             box.run('true')
         elif operation == 'pause':
@@ -145,6 +159,27 @@ class Crash(unittest.TestCase):
         elif operation == 'kill':
             box.kill()
 
+    def content(self):
+        api = Api(self.server.env(), Authorization='Bearer ' + self.volume['token'])
+        status, _, text = api('GET', f"/volumecontent/{self.volume['volumeID']}/file?path=/file")
+        return status, text
+
+    def check_volumes(self, operation, box):
+        """There is an image for every row and a row for every image, and what was in one is in it."""
+        rows = {row['volumeID'] for row in box.api('GET', '/volumes')}
+        images = self.server.data / 'volumes' / '.images'
+        deadline = time.monotonic() + 60
+        while {path.name for path in images.iterdir()} != rows and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual({path.name for path in images.iterdir()}, rows)
+        if operation == 'volume_open':
+            self.assertEqual(self.content(), (200, b'kept\n'))
+        if operation == 'volume_make' and not rows:
+            box.api('POST', '/volumes', {'name': 'v'})
+        if operation != 'volume_remove' or rows:
+            user = Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
+            self.assertEqual(user.run('echo more >> /data/file; tail -n 1 /data/file').text(), 'more\n')
+
     def check_target(self, operation, box):
         """The one it was done to: whole in the old state or whole in the new one, never between."""
         path = f'/sandboxes/{box.id}'
@@ -156,6 +191,8 @@ class Crash(unittest.TestCase):
                               'resume_cold': ('running', 'paused')}.get(operation, ('running',)))
         if state == 'paused':
             box.api('POST', path + '/connect', {'timeout': 600})
+        if operation.startswith('volume'):
+            self.check_volumes(operation, box)
         if operation in ('network', 'network_many'):
             self.check_rules(box)
         if operation == 'rules':

@@ -1,4 +1,5 @@
 """Volumes in sandboxes: shared, kept, removed, and of no use to an attacker."""
+import contextlib
 import json
 import os
 import pathlib
@@ -35,6 +36,9 @@ class Volume:
         status, _, text = self.content('GET', self.at('file', path))
         return (status, text if isinstance(text, dict) else text.decode())
 
+    def used(self):
+        return self.api.ok('GET', f'/volumes/{self.id}').get('usedBytes', -1)
+
     def remove(self):
         return self.api.status('DELETE', f'/volumes/{self.id}')
 
@@ -45,6 +49,15 @@ class Volume:
 def out(box, command, user=None):
     result = box.run(command, user)
     return (result.stdout + result.stderr).decode().strip()
+
+
+def attached():
+    """The volumes that the kernel holds for somebody."""
+    text = ''
+    for path in pathlib.Path('/sys/block').glob('loop*/loop/backing_file'):
+        with contextlib.suppress(OSError):
+            text += path.read_text()
+    return text
 
 
 class Case(unittest.TestCase):
@@ -88,8 +101,7 @@ class Sharing(Case):
         self.assertIn('Permission denied', out(one, 'cat /data/from-api'))
         self.assertEqual(out(one, 'cat /data/from-api', 'root'), 'apimore')
         self.assertEqual(one.write('/data/upload', b'x')[0], 200)
-        on_disk = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / volume.id
-        self.assertEqual({(p.stat().st_uid - UID_BLOCK) for p in on_disk.iterdir()}, {0, 1000})
+        self.assertEqual({e['uid'] for e in volume.content.ok('GET', volume.at('dir', '/'))}, {0, 1000})
 
     def test_mounts_are_shown_where_sandboxes_are(self):
         volume = self.volume()
@@ -135,16 +147,17 @@ class Lives(Case):
     def test_a_volume_in_use_can_be_removed_and_its_sandbox_lives(self):
         volume = self.volume()
         box = self.box(volume.mount())
-        on_disk = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes'
-        out(box, 'mkdir -p /data/a/b; touch /data/a/b/c')
+        on_disk = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / '.images' / volume.id
+        out(box, 'mkdir -p /data/a/b; echo text > /data/a/b/c; sync -f /data')
+        self.assertTrue(on_disk.exists())
         self.assertEqual(volume.remove(), 204)
         deadline = time.monotonic() + 60
-        while list((on_disk / '.incoming').iterdir()) and time.monotonic() < deadline:
+        while on_disk.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.assertEqual(list((on_disk / '.incoming').iterdir()), [])
-        self.assertFalse((on_disk / volume.id).exists())
-        self.assertEqual(out(box, 'ls -A /data | wc -l; touch /data/x 2>/dev/null || echo gone', 'root'),
-                         '0\ngone')
+        self.assertFalse(on_disk.exists())
+        self.assertEqual(out(box, 'cat /data/a/b/c 2>&1 >/dev/null | grep -c "Input/output error"; '
+                                  'touch /data/x 2>/dev/null || echo gone; echo own > ~/f; cat ~/f', 'root'),
+                         '1\ngone\nown')
         box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
         with self.assertRaisesRegex(RuntimeError, '400 .*volume for /data does not exist any more'):
             box.api('POST', f'/sandboxes/{box.id}/connect', {'timeout': 300})
@@ -266,23 +279,193 @@ END
         self.assertEqual(volume.content.status('DELETE', volume.at('path', '/locked')), 204)
         self.assertEqual(volume.content.status('DELETE', volume.at('path', '/d')), 204)
         self.assertEqual(out(box, 'ls -A /data | sort | tr "\\n" " "'), 'closed fifo link')
-        incoming = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / '.incoming'
         deadline = time.monotonic() + 90
-        while list(incoming.iterdir()) and time.monotonic() < deadline:  # gone for all, and then bit by bit
-            time.sleep(0.05)
-        self.assertEqual(list(incoming.iterdir()), [])
+        while (used := volume.used()) > 1 << 20 and time.monotonic() < deadline:  # gone for all, then bit by bit
+            time.sleep(0.5)
+        self.assertLess(used, 1 << 20)  # 2,500 directories were ten times that
 
     def test_one_that_is_removed_under_writers_is_gone_soon_after_them(self):
         volume = self.volume()
         box = self.box(volume.mount())
-        incoming = pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / '.incoming'
         out(box, 'for i in 1 2 3; do setsid bash -c "cd /data; while :; do mkdir -p a/b; > a/b/\\$RANDOM; done" '
                  '>/dev/null 2>&1 </dev/null & done')
         time.sleep(0.3)
+        self.assertIn(volume.id, attached())
         self.assertEqual(volume.remove(), 204)
         time.sleep(0.5)
         box.kill()
         deadline = time.monotonic() + 90
-        while list(incoming.iterdir()) and time.monotonic() < deadline:
+        while volume.id in attached() and time.monotonic() < deadline:
             time.sleep(0.1)
-        self.assertEqual(list(incoming.iterdir()), [])
+        self.assertNotIn(volume.id, attached())
+
+
+FILL = """
+import errno, mmap, os, sys
+def attempt(write):
+    try:
+        for _ in range(64):
+            write()
+    except OSError as e:
+        return errno.errorcode[e.errno]
+    return 'no end'
+block = os.urandom(1 << 20)
+def fill(kind):
+    path = '/data/' + kind
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    place = [0]
+    def write():
+        at, place[0] = place[0], place[0] + (3 << 20)
+        if kind == 'append':
+            os.write(fd, block)
+        elif kind == 'direct':
+            page = mmap.mmap(-1, 1 << 20)
+            page.write(block)
+            direct = os.open(path, os.O_WRONLY | os.O_DIRECT)
+            try:
+                os.pwrite(direct, page, at)
+            finally:
+                os.close(direct)
+        elif kind == 'sparse':
+            os.truncate(fd, at + (2 << 20))
+            os.pwrite(fd, block, at)
+        elif kind == 'copied':
+            os.copy_file_range(source, fd, 1 << 20, 0, at)
+        elif kind == 'synced':
+            os.pwrite(fd, block, at)
+            os.fsync(fd)
+    kept = attempt(write)
+    os.close(fd)
+    used = os.statvfs('/data')
+    os.unlink(path)
+    return kind, kept, (used.f_blocks - used.f_bfree) * used.f_frsize >> 20
+source = os.open('/data/source', os.O_RDWR | os.O_CREAT)
+os.write(source, block)
+for kind in sys.argv[1:]:
+    print(*fill(kind))
+"""
+
+
+class Quota(unittest.TestCase):
+    """The kernel ends every write at the size that a volume was made with."""
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory(prefix='atoll-quota-')
+        cls.addClassCleanup(scratch.cleanup)
+        pathlib.Path(scratch.name).chmod(0o755)
+        cls.server = Server(BUILD, scratch.name, '--pool', '1', '--stop-sandboxes', '--ceilings', 'volumeSizeMB=16')
+        cls.server.start()
+        cls.addClassCleanup(cls.server.stop)
+        cls.env = cls.server.env()
+
+    def box(self, *mounts):
+        box = Sandbox(env=self.env, timeout=600, volumeMounts=list(mounts))
+        self.addCleanup(Case.end, box)
+        return box
+
+    def image(self, volume):
+        return self.server.data / 'volumes' / '.images' / volume.id
+
+    def look(self, volume):
+        return volume.api.ok('GET', f'/volumes/{volume.id}')
+
+    def test_every_way_of_writing_ends_there(self):
+        volume = Volume(self.env)
+        self.assertEqual((self.look(volume)['hardLimit'], self.look(volume)['sizeLimitMB']), (True, 16))
+        box = self.box(volume.mount())
+        kinds = ['append', 'direct', 'sparse', 'copied', 'synced']
+        box.write('/tmp/fill.py', FILL.encode())
+        lines = out(box, 'python3 /tmp/fill.py ' + ' '.join(kinds), 'root').splitlines()
+        self.assertEqual([line.split()[:2] for line in lines], [[kind, 'ENOSPC'] for kind in kinds], lines)
+        for line in lines:
+            self.assertIn(int(line.split()[2]), range(13, 17), lines)
+        # What was removed goes back to the host, whatever was written before.
+        deadline = time.monotonic() + 60
+        while self.image(volume).stat().st_blocks * 512 > 8 << 20 and time.monotonic() < deadline:
+            out(box, 'sync -f /data', 'root')
+            time.sleep(0.2)
+        self.assertLess(self.image(volume).stat().st_blocks * 512, 8 << 20)
+
+    def test_uploads_end_there_and_a_full_volume_can_be_cleared(self):
+        volume, box = Volume(self.env), None
+        status, _, answer = volume.content('PUT', volume.at('file', '/large'), raw=b'x' * (20 << 20))
+        self.assertEqual(status, 507, answer)
+        self.assertEqual(volume.read('/large')[0], 404)
+        self.assertEqual(volume.content.status('PUT', volume.at('file', '/f'), raw=b'x' * (10 << 20)), 201)
+        box = self.box(volume.mount())
+        self.assertIn('No space left', out(box, 'head -c 20000000 /dev/zero > /data/g'))
+        status, _, answer = volume.content('PUT', volume.at('file', '/h'), raw=b'x' * (4 << 20))
+        self.assertEqual(status, 507, answer)
+        # Who is to make room must get it mounted.
+        second = self.box(volume.mount('/mnt/v'))
+        self.assertEqual(out(second, 'rm -f /mnt/v/g; echo x > /mnt/v/i; cat /mnt/v/i', 'root'), 'x')
+
+    def test_files_end_as_well(self):
+        volume = Volume(self.env)
+        box = self.box(volume.mount())
+        made = out(box, 'cd /data; python3 -c "\nimport errno\nn = 0\ntry:\n while True:\n'
+                        '  open(str(n), \'x\').close(); n += 1\nexcept OSError as e:\n print(errno.errorcode[e.errno], n)"')
+        self.assertEqual(made.split()[0], 'ENOSPC', made)
+        self.assertIn(int(made.split()[1]), range(900, 1100))
+        self.assertEqual(volume.content.status('PUT', volume.at('file', '/more'), raw=b'x'), 507)
+
+    def test_nothing_of_it_stays_when_nobody_uses_it(self):
+        volume = Volume(self.env)
+        box = self.box(volume.mount())
+        out(box, 'echo kept > /data/f')
+        self.assertIn(volume.id, attached())
+        box.kill()
+        self.assertEqual(volume.read('/f'), (200, 'kept\n'))
+        deadline = time.monotonic() + 90
+        while volume.id in attached() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.assertNotIn(volume.id, attached())
+        self.assertEqual(volume.read('/f'), (200, 'kept\n'))
+
+    def test_two_servers_killed_under_writers_lose_nothing_that_was_synced(self):
+        volume = Volume(self.env)
+        box = self.box(volume.mount())
+        out(box, 'setsid bash -c "n=0; while :; do n=\\$((n+1)); echo \\$n >> /data/log; sync /data/log; done" '
+                 '>/dev/null 2>&1 </dev/null & while [ ! -s /data/log ]; do sleep 0.02; done')
+        for _ in range(2):
+            before = int(out(box, 'wc -l < /data/log'))
+            self.server.kill()
+            self.server.start()
+            self.assertGreaterEqual(int(out(box, 'sleep 0.2; wc -l < /data/log')), before)
+            status, text = volume.read('/log')
+            lines = text.splitlines()
+            self.assertEqual((status, lines), (200, [str(i + 1) for i in range(len(lines))]))
+            other = self.box(volume.mount())
+            self.assertGreater(int(out(other, 'wc -l < /data/log')), before)
+            other.kill()
+
+
+class Kinds(unittest.TestCase):
+    def test_a_plain_one_of_an_older_server_stays_what_it_is(self):
+        with tempfile.TemporaryDirectory(prefix='atoll-kinds-') as scratch:
+            pathlib.Path(scratch).chmod(0o755)
+            with Server(BUILD, scratch, '--pool', '1', '--stop-sandboxes') as server:
+                volume = Volume(server.env())
+                server.stop()
+                plain = server.data / 'volumes' / volume.id
+                (server.data / 'volumes' / '.images' / volume.id).unlink()
+                plain.mkdir()
+                plain.chmod(0o777)
+                os.chown(plain, UID_BLOCK, UID_BLOCK)
+                server.start()
+                self.assertFalse(volume.api.ok('GET', f'/volumes/{volume.id}')['hardLimit'])
+                box = Sandbox(env=server.env(), volumeMounts=[volume.mount()])
+                self.assertEqual(out(box, 'umask 077; echo 1 > /data/f; stat -c "%U %a" /data/f'), 'user 600')
+                volume.content.ok('PUT', volume.at('file', '/g'), raw='api')
+                self.assertEqual(volume.read('/f'), (200, '1\n'))
+                self.assertEqual({p.stat().st_uid - UID_BLOCK for p in plain.iterdir()}, {0, 1000})
+                self.assertEqual(volume.content.status('DELETE', volume.at('path', '/f')), 204)
+                other = Volume(server.env())
+                self.assertTrue(other.api.ok('GET', f'/volumes/{other.id}')['hardLimit'])
+                kinds = subprocess.run([server.program, 'volume', 'ls', '--json'], check=True, capture_output=True,
+                                       env={**os.environ, **server.env()})
+                self.assertEqual({v['id']: v['hard_limit'] for v in json.loads(kinds.stdout)},
+                                 {volume.id: False, other.id: True})
+                box.kill()
+                self.assertEqual((volume.remove(), other.remove()), (204, 204))

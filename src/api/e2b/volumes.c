@@ -4,7 +4,6 @@
 static void write_volume(struct jsonw *w, const struct volume *v, const char *token,
 	const struct volume_use *use)
 {
-	jsonw_object(w, NULL);
 	jsonw_strz(w, "volumeID", v->id);
 	jsonw_strz(w, "name", v->name);
 	if (token)
@@ -15,7 +14,6 @@ static void write_volume(struct jsonw *w, const struct volume *v, const char *to
 		jsonw_int(w, "sizeLimitMB", use->most_bytes >> 20);
 	if (use)
 		jsonw_bool(w, "hardLimit", use->is_hard);
-	jsonw_end_object(w);
 }
 
 static void reply_volume(struct api_call *call, int status, const struct volume *v)
@@ -28,24 +26,36 @@ static void reply_volume(struct api_call *call, int status, const struct volume 
 	volume_token(call->api->config.volumes, v, token);
 	volume_use(call->api->config.volumes, v, &use);
 	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
 	write_volume(&w, v, token, &use);
+	jsonw_end_object(&w);
 	api_reply_json(call, status, &body);
 }
 
+struct listing {
+	struct api_call *call;
+	struct jsonw w;
+};
+
 static void list_one(void *arg, const struct volume *v)
 {
-	write_volume(arg, v, NULL, NULL);
+	struct listing *l = arg;
+
+	jsonw_object(&l->w, NULL);
+	write_volume(&l->w, v, NULL, NULL);
+	jsonw_bool(&l->w, "hardLimit", volume_is_hard(l->call->api->config.volumes, v));
+	jsonw_end_object(&l->w);
 }
 
 void e2b_volumes_list(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
-	struct jsonw w;
+	struct listing l = { .call = call };
 
-	jsonw_init(&w, &body);
-	jsonw_array(&w, NULL);
-	volume_each(call->api->config.volumes, &call->volume_owner, list_one, &w);
-	jsonw_end_array(&w);
+	jsonw_init(&l.w, &body);
+	jsonw_array(&l.w, NULL);
+	volume_each(call->api->config.volumes, &call->volume_owner, list_one, &l);
+	jsonw_end_array(&l.w);
 	api_reply_json(call, 200, &body);
 }
 
