@@ -9,6 +9,7 @@ enum {
 	OUTPUT_MAX = 1 << 20,
 	LIFE_S = 120,
 	NO_RIGHTS = 77,          /* exit status of what was not permitted */
+	NOBODY = 65534,          /* what is outside of a user namespace, in it */
 	SERVER_UID = 0x70000000, /* what 0 on a volume is on disk */
 };
 
@@ -114,25 +115,6 @@ static void try_power(struct attack *a, const struct target *planter, const stru
 	}
 }
 
-/* On the host's disk nothing may belong to anybody but the server's own users. */
-static void look_on_disk(struct attack *a, const struct attack_volume *v)
-{
-	static const char title[] = "leave a file of the host's root on its disk";
-	char path[HOSTILE_PATH + VOLUME_ID];
-	struct stat st;
-
-	if (!a->cli->config.data[0] || geteuid() != 0)
-		return;
-	(void)snprintf(path, sizeof path, "%s/volumes/%s/id", a->cli->config.data, v->id);
-	if (lstat(path, &st) < 0)
-		attack_say(a, "volumes.owner", "host", ATTACK_INCONCLUSIVE, title, "%s: %s", path,
-			strerrordesc_np(errno));
-	else
-		attack_say(a, "volumes.owner", "host",
-			st.st_uid < SERVER_UID ? ATTACK_ESCAPED : ATTACK_REFUSED, title,
-			"what root inside made is user %u's on disk", (unsigned)st.st_uid);
-}
-
 /* ---- the content by the API ---- */
 
 static int content(struct attack *a, const struct attack_volume *v, const char *method,
@@ -151,6 +133,56 @@ static int content(struct attack *a, const struct attack_volume *v, const char *
 	}
 	request.path = arena_dup(a->cli->arena, buf_str(&query));
 	return request.path ? attack_fetch(a, NULL, &request, ret, e) : -ENOMEM;
+}
+
+/* A volume that is a file system of its own is no directory of the host's. The server sees what is
+ * nobody's of its users as the kernel's nobody. */
+static void ask_the_server(struct attack *a, const struct attack_volume *v, const char *title)
+{
+	struct entry {
+		struct json_int uid;
+	} entry = { 0 };
+	static const struct json_field fields[] = {
+		JSON_FIELD(struct entry, uid, "uid", JSON_INT, .min = 0, .max = UINT32_MAX,
+			.flags = JSON_REQUIRED),
+	};
+	static const struct json_shape shape =
+		JSON_SHAPE(struct entry, fields, .ignore_unknown = true);
+	struct attack_answer answer = { 0 };
+	struct err e = { 0 };
+	int r = content(a, v, "GET", "path", "/id", &answer, &e);
+
+	if (r >= 0)
+		r = json_decode(a->cli->arena, answer.body, &shape, &entry, &e);
+	if (r < 0 || answer.status != 200)
+		attack_say(a, "volumes.owner", "host", ATTACK_INCONCLUSIVE, title,
+			"the server said %d %s", answer.status, e.msg);
+	else
+		attack_say(a, "volumes.owner", "host",
+			entry.uid.value == NOBODY ? ATTACK_ESCAPED : ATTACK_REFUSED, title,
+			"what root inside made is user %" PRId64 " of the server's own",
+			entry.uid.value);
+}
+
+/* On the host's disk nothing may belong to anybody but the server's own users. */
+static void look_on_disk(struct attack *a, const struct attack_volume *v)
+{
+	static const char title[] = "leave a file of the host's root on its disk";
+	char path[HOSTILE_PATH + VOLUME_ID];
+	struct stat st;
+
+	if (!a->cli->config.data[0] || geteuid() != 0)
+		return;
+	(void)snprintf(path, sizeof path, "%s/volumes/%s/id", a->cli->config.data, v->id);
+	if (lstat(path, &st) < 0 && errno == ENOENT)
+		ask_the_server(a, v, title);
+	else if (lstat(path, &st) < 0)
+		attack_say(a, "volumes.owner", "host", ATTACK_INCONCLUSIVE, title, "%s: %s", path,
+			strerrordesc_np(errno));
+	else
+		attack_say(a, "volumes.owner", "host",
+			st.st_uid < SERVER_UID ? ATTACK_ESCAPED : ATTACK_REFUSED, title,
+			"what root inside made is user %u's on disk", (unsigned)st.st_uid);
 }
 
 /* Nothing there, nothing of that kind, or not to be followed. */

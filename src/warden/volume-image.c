@@ -20,6 +20,7 @@ enum {
 	/* What the file system takes for itself besides: the journal, and for every 64 MiB the
 	 * tables of their inodes. */
 	JOURNAL_MIB = 4,
+	LEAST_MIB = 8, /* a journal is not larger than half of what it lies in */
 	MIB_OF_TABLES = 64,
 	/* Somebody else is about to attach it, or the kernel to let it go. */
 	ATTACH_MS = 10000,
@@ -80,7 +81,7 @@ static int run_mkfs(const struct volumes *v, const struct half *h, uint64_t mib,
 
 static int make_half(const struct volumes *v, const struct half *h, uint64_t bytes, struct err *e)
 {
-	uint64_t mib = MAX(bytes / MIB, UINT64_C(1));
+	uint64_t mib = MAX(bytes / MIB, (uint64_t)LEAST_MIB);
 	cleanup_close int fd = -EBADF;
 	int r = make_seed(v, h->seed, e);
 

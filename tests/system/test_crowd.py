@@ -12,6 +12,7 @@ import time
 import unittest
 import urllib.parse
 
+from harness import volumes
 from harness.sandbox import GUEST_PORT, Sandbox
 from harness.server import Server
 from harness.v1 import Api, another_team
@@ -246,8 +247,11 @@ class Crowd(unittest.TestCase):
     # ---- what keeps the loop, and with it everybody ----
 
     def volume(self):
-        made = self.api.raw('POST', '/volumes', json.dumps({'name': f'loop-{time.monotonic_ns()}'})).json()
-        return made, self.server.data / 'volumes' / made['volumeID']
+        return self.api.raw('POST', '/volumes', json.dumps({'name': f'loop-{time.monotonic_ns()}'})).json()
+
+    def on_host(self, made):
+        self.assertEqual(self.content(made, 'path?path=/').status, 200)  # it is in use
+        return volumes.on_host(self.server.data, made['volumeID'])
 
     def content(self, made, path):
         return self.api.raw('GET', f"/volumecontent/{made['volumeID']}/{path}",
@@ -259,25 +263,26 @@ class Crowd(unittest.TestCase):
         return int(re.search(r'rchar: (\d+)', text).group(1))
 
     def test_the_loop_reads_no_file_of_a_volume(self):
-        made, place = self.volume()
-        size = 8 << 20
-        with open(place / 'large', 'wb') as file:
-            os.fchown(file.fileno(), *os.stat(place)[4:6])
-            file.write(os.urandom(size))
+        made, size = self.volume(), 8 << 20
+        bytes_ = os.urandom(size)
+        with self.on_host(made) as place:
+            (place / 'large').write_bytes(bytes_)
+            volumes.take(place / 'large')
         before = self.read_by_the_loop()
         answer = self.content(made, 'file?path=/large')
-        self.assertEqual((answer.status, answer.body), (200, (place / 'large').read_bytes()))
+        self.assertEqual((answer.status, answer.body), (200, bytes_))
         self.assertLess(self.read_by_the_loop() - before, size // 8)
 
     def test_a_file_that_becomes_shorter_ends_its_reply_early(self):
-        made, place = self.volume()
-        with open(place / 'large', 'wb') as file:
-            os.fchown(file.fileno(), *os.stat(place)[4:6])
-            file.truncate(64 << 20)
-        link = self.ask(f"/volumecontent/{made['volumeID']}/file?path=/large",
-                        f"Authorization: Bearer {made['token']}", receive=4096)
-        self.assertEqual(status_of(link), 200)
-        os.truncate(place / 'large', 1 << 20)
+        made = self.volume()
+        with self.on_host(made) as place:
+            (place / 'large').touch()
+            volumes.take(place / 'large')
+            os.truncate(place / 'large', 64 << 20)
+            link = self.ask(f"/volumecontent/{made['volumeID']}/file?path=/large",
+                            f"Authorization: Bearer {made['token']}", receive=4096)
+            self.assertEqual(status_of(link), 200)
+            os.truncate(place / 'large', 1 << 20)
         self.assertFalse(self.is_whole(link, 64 << 20))
         self.others_work()
 
@@ -289,13 +294,13 @@ class Crowd(unittest.TestCase):
         return read >= size
 
     def test_a_list_has_a_length(self):
-        made, place = self.volume()
-        deep = place
-        for _ in range(10):
-            deep = deep / ('d' * 250)
-        deep.mkdir(parents=True)
-        for i in range(7000):
-            (deep / f'{i:0200}').touch()
+        made = self.volume()
+        with self.on_host(made) as deep:
+            for _ in range(10):
+                deep = deep / ('d' * 250)
+            deep.mkdir(parents=True)
+            for i in range(7000):
+                (deep / f'{i:0200}').touch()
         answer = self.content(made, 'dir?path=/&depth=64')
         self.assertEqual(answer.status, 413, answer.body[:200])
         self.assertEqual(len(self.content(made, 'dir?path=/&depth=10').json()), 10)

@@ -9,6 +9,7 @@ import unittest
 import urllib.parse
 import uuid
 
+from harness import volumes
 from harness.sandbox import Sandbox
 from harness.server import Server
 
@@ -214,8 +215,9 @@ class Volumes(Plane):
     def at(self, kind, path, **more):
         return f'{self.base}/{kind}?' + urllib.parse.urlencode({'path': path, **more})
 
-    def root(self):
-        return pathlib.Path(os.environ['ATOLL_TEST_DATA']) / 'volumes' / self.volume['volumeID']
+    def on_host(self):
+        self.assertEqual(self.open.status('GET', self.at('path', '/')), 200)  # it is in use
+        return volumes.on_host(os.environ['ATOLL_TEST_DATA'], self.volume['volumeID'])
 
     def test_token_is_needed_and_is_the_volumes_own(self):
         for headers in ({}, {'Authorization': 'Bearer ' + 'a' * 64}, {'X-API-Key': os.environ['E2B_API_KEY']},
@@ -230,9 +232,10 @@ class Volumes(Plane):
         secret = pathlib.Path(tempfile.mkdtemp()) / 'outside'
         secret.write_text('outside')
         secret.parent.chmod(0o755)
-        for name, target in (('abs', secret), ('up', '../../../../../..' + str(secret)),
-                             ('proc', '/proc/self/root' + str(secret)), ('dir', secret.parent)):
-            (self.root() / name).symlink_to(target)
+        with self.on_host() as root:
+            for name, target in (('abs', secret), ('up', '../../../../../..' + str(secret)),
+                                 ('proc', '/proc/self/root' + str(secret)), ('dir', secret.parent)):
+                (root / name).symlink_to(target)
         for path in ('abs', 'up', 'proc', 'dir/outside', '../../seed', '/../../env'):
             self.assertIn(self.open.status('GET', self.at('file', path)), (400, 404), path)
         self.assertEqual(self.open.status('PUT', self.at('file', 'dir/planted', force='true'), raw='x'), 404)
@@ -251,11 +254,12 @@ class Volumes(Plane):
         link.endheaders()
         link.send(b'x' * 2_000_000)
         link.close()
-        incoming = self.root().parent / '.incoming'
-        deadline = time.monotonic() + 60
-        while list(incoming.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.assertEqual(list(incoming.iterdir()), [])
+        with self.on_host() as root:
+            incoming = root.parent / 'incoming'
+            deadline = time.monotonic() + 60
+            while list(incoming.iterdir()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self.assertEqual(list(incoming.iterdir()), [])
         self.assertEqual(self.open.status('GET', self.at('path', '/half')), 404)
 
     def test_bad_input_is_refused(self):

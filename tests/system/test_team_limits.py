@@ -203,12 +203,17 @@ class Volumes(TeamServer):
             with Sandbox(env=self.env, volumeMounts=self.mount()['volumeMounts']) as second:
                 self.assertEqual(second.run('cat /data/more').text(), 'x')
 
-    def test_many_empty_files_count_too(self):
-        self.change(volumeSizeMB=4)
-        with Sandbox(env=self.env, volumeMounts=self.mount()['volumeMounts']) as box:
-            box.run("python3 -c 'for i in range(2000): open(f\"/data/{i}\", \"w\").close()'")
-            wait_for(lambda: self.look().get('usedBytes', 0) >= 2000 * 4096)
-            self.assertEqual(self.content.status('PUT', self.at('file', '/more'), raw=b'x'), 507)
+    def test_a_ceiling_that_is_lowered_holds_for_what_is_larger(self):
+        """The kernel goes on with the size that the volume was made with; the server with the ceiling."""
+        self.assertTrue(self.look()['hardLimit'])
+        self.change(volumeSizeMB=16)
+        self.assertEqual(self.look()['sizeLimitMB'], 16)
+        small = self.api.ok('POST', '/volumes', {'name': f'small-{time.time_ns()}'})
+        self.addCleanup(self.api.status, 'DELETE', f"/volumes/{small['volumeID']}")
+        mounts = [*self.mount()['volumeMounts'], {'name': small['name'], 'path': '/small'}]
+        with Sandbox(env=self.env, volumeMounts=mounts) as box:
+            self.assertEqual(box.run('head -c 20000000 /dev/zero > /data/f').exit_code, 0)
+            self.assertNotEqual(box.run('head -c 20000000 /dev/zero > /small/f').exit_code, 0)
 
     def test_all_of_a_team_together_and_their_number(self):
         self.change(volumeStorageMB=3, volumes=2)
