@@ -1,5 +1,6 @@
-/* volume - directories that outlive sandboxes, and their content by path.
- * Owns:   the volumes table and the volumes directory: DIR/<id>/ is one volume's root.
+/* volume - files that outlive sandboxes, and their content by path.
+ * Owns:   the volumes table and the volumes directory: DIR/.images/<id> is a file system of one
+ *         volume, which others make and mount (struct volume_maker); DIR/<id>/ is a plain one.
  * Uses:   base, loop, store, limit, observe.
  * Never:  follows a path out of a volume. What is inside may have been written by a sandbox, so
  *         every path is resolved by the kernel with the volume as its root, and every directory is

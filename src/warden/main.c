@@ -35,7 +35,9 @@ static void describe(const struct warden *w, struct err *ret)
 	bool slow = w->disk.slow.code < 0;
 
 	(void)snprintf(ret->msg, sizeof ret->msg, "%s%s%.100s%s%s%s",
-		disk_has_images(&w->disk) ? "" : "no disk images: sandboxes have no disk limit; ",
+		disk_has_images(&w->disk)
+			? ""
+			: "no disk images: sandboxes and volumes have no disk limit; ",
 		slow ? "copies of disks take time (" : "", slow ? w->disk.slow.msg : "",
 		slow ? "); " : "", w->network.enabled ? "" : "sandboxes have no network; ",
 		w->rootfs.attach ? "layers are attached by path; " : "");

@@ -148,7 +148,8 @@ static int check_loop(const struct options *options, struct err *e)
 
 	(void)options;
 	if (fd < 0)
-		return err_set(e, -ENODEV, "no loop devices: sandboxes get no disk limit");
+		return err_set(e, -ENODEV,
+			"no loop devices: sandboxes and volumes get no disk limit");
 	return run_finds("mkfs.ext4") ? 0 : err_set(e, -ENOENT, "no mkfs.ext4");
 }
 
