@@ -6,6 +6,9 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#define NOTE_NAME "trusted.atoll.loop"
 
 enum {
 	LOOP_MAJOR_NUMBER = 7,
@@ -127,23 +130,58 @@ int loopdev_find(int file_fd, const char *file_name, int *ret_fd, int *ret_numbe
 	return MIN(r, 0);
 }
 
+/* A host may have thousands of devices, so the file says which one had it last. */
+static void note_device(int file_fd, int number)
+{
+	char text[16];
+	int n = snprintf(text, sizeof text, "%d", number);
+
+	(void)fsetxattr(file_fd, NOTE_NAME, text, (size_t)n, 0);
+}
+
+int loopdev_find_noted(int file_fd, const char *name, int *ret_fd, int *ret_number)
+{
+	char text[16];
+	ssize_t n = fgetxattr(file_fd, NOTE_NAME, text, sizeof text);
+	int64_t number;
+	int fd;
+
+	if (n > 0 && str_to_int(str_make(text, (size_t)n), 0, 1 << 20, &number) >= 0) {
+		fd = loopdev_reopen((int)number, file_fd);
+		if (fd >= 0) {
+			*ret_fd = fd;
+			*ret_number = (int)number;
+			return 0;
+		}
+	}
+	return loopdev_find(file_fd, name, ret_fd, ret_number);
+}
+
+static int attach_and_note(int control_fd, int file_fd, const char *name, int *ret_fd,
+	int *ret_number, struct err *e)
+{
+	bool no_direct_io = false;
+	int r = loopdev_attach(control_fd, file_fd, name, &no_direct_io, ret_fd, ret_number, e);
+
+	if (r >= 0)
+		note_device(file_fd, *ret_number);
+	return r;
+}
+
 /* The lock is the open file's, and the device keeps that open: so it lasts exactly as long as the
  * device has the file, whoever dies. Who does not get it looks for the device, which may only be on
  * its way, here or out. */
 int loopdev_attach_once(int control_fd, int dir_fd, const char *name, int64_t deadline_ms,
 	int *ret_fd, int *ret_number, struct err *e)
 {
-	bool no_direct_io = false;
-
 	for (;;) {
 		cleanup_close int file = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
 		if (file < 0)
 			return err_sys(e, -errno, "open %s", name);
 		if (flock(file, LOCK_EX | LOCK_NB) == 0)
-			return loopdev_attach(control_fd, file, name, &no_direct_io, ret_fd,
-				ret_number, e);
-		if (loopdev_find(file, name, ret_fd, ret_number) >= 0)
+			return attach_and_note(control_fd, file, name, ret_fd, ret_number, e);
+		if (loopdev_find_noted(file, name, ret_fd, ret_number) >= 0)
 			return 0;
 		if (time_now_ms() >= deadline_ms)
 			return err_set(e, -EBUSY, "%s is locked, and no loop device has it", name);

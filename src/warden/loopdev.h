@@ -19,5 +19,7 @@ int loopdev_attach_once(int control_fd, int dir_fd, const char *name, int64_t de
 int loopdev_reopen(int number, int file_fd);
 /* The device that holds that very file, whoever attached it: -ENXIO when there is none. */
 int loopdev_find(int file_fd, const char *name, int *ret_fd, int *ret_number);
+/* The same, quickly for one that was attached by loopdev_attach_once. */
+int loopdev_find_noted(int file_fd, const char *name, int *ret_fd, int *ret_number);
 /* Whether the device still holds the file of that name (even unlinked). */
 bool loopdev_is_attached(int number, const char *name);

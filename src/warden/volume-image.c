@@ -234,7 +234,7 @@ static void shut(int file_fd, const char *id)
 	cleanup_close int device = -EBADF, mount_fd = -EBADF, root = -EBADF;
 	int number;
 
-	if (loopdev_find(file_fd, id, &device, &number) < 0 ||
+	if (loopdev_find_noted(file_fd, id, &device, &number) < 0 ||
 		mount_device(number, 0, &mount_fd, NULL) < 0)
 		return;
 	root = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
