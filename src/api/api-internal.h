@@ -235,6 +235,34 @@ int api_network_update(struct api_call *call, struct str raw, struct str now, st
 void api_network_write(const struct api_call *call, struct jsonw *w, const char *key,
 	struct str network);
 
+/* ---- names.c ---- */
+/* [space/]alias[:tag], folded to lower case; what is not given has p NULL. */
+struct api_name {
+	struct str space, alias, tag;
+	struct str clean; /* alias[:tag] */
+};
+/* -EINVAL: no legal name. */
+int api_name_read(struct arena *arena, struct str text, struct api_name *ret, struct err *e);
+/* A name to be given or looked for in one's own team. Answers 400 itself. */
+int api_name_read_own(struct api_call *call, struct str text, struct api_name *ret);
+/* What a name, id or snapshot id stands for: a snapshot of the team, or a template. */
+struct api_template {
+	const struct sandbox_snapshot *snap; /* NULL: it is the template */
+	struct template t;
+};
+/* -EINVAL: no legal name. -ENOENT. -EBADMSG: its template.toml is wrong. */
+int api_template_look(struct api_call *call, struct str wanted, struct api_template *ret,
+	struct err *e);
+/* Answers the error itself. */
+int api_template_find(struct api_call *call, struct str wanted, struct api_template *ret);
+
+/* ---- mounts.c ---- */
+extern const struct json_shape api_mount_shape; /* of an element of `volumes` or volumeMounts */
+/* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400, or 429 for
+ * one that is full, itself. */
+int api_mounts_read(struct api_call *call, const struct json_list *list,
+	struct sandbox_options *options);
+
 /* ---- cors.c ---- */
 /* Marks the coming answer as readable by pages of any origin; true: it was a preflight, answered.
  */

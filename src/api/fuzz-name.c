@@ -1,5 +1,5 @@
 /* What is accepted as a name holds only a name's characters, and reads again as the same. */
-#include "api/e2b/e2b.h"
+#include "api/api-internal.h"
 
 DEFINE_CLEANUP(struct arena, arena_free)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,15 +15,15 @@ static void check(struct str text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(1 << 20);
-	struct e2b_name name, again;
+	struct api_name name, again;
 
-	if (size > 4096 || e2b_name_read(arena, str_make(data, size), &name, NULL) < 0)
+	if (size > 4096 || api_name_read(arena, str_make(data, size), &name, NULL) < 0)
 		return 0;
 	check(name.space);
 	check(name.alias);
 	check(name.tag);
 	assert(name.alias.n > 0);
-	assert(e2b_name_read(arena, name.clean, &again, NULL) == 0);
+	assert(api_name_read(arena, name.clean, &again, NULL) == 0);
 	assert(str_eq(name.alias, again.alias) && str_eq(name.tag, again.tag) && !again.space.p);
 	assert(str_eq(name.clean, again.clean));
 	return 0;

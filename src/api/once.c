@@ -6,6 +6,7 @@
  * are written down before they are begun, and again with the answer (once-rows.c). One that was
  * begun and not answered when a server died may have been done: it is refused, and never done
  * again. */
+#include "api/e2b/e2b.h"
 #include "api/v1/v1.h"
 
 enum {

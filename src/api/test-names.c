@@ -32,9 +32,9 @@ TEST(names_are_folded_and_cut_into_parts)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CLEANUP(arena_freep) struct arena *arena = arena_new(4096);
-		struct e2b_name name;
+		struct api_name name;
 		struct err e = { 0 };
-		int r = e2b_name_read(arena, str_of(cases[i].text), &name, &e);
+		int r = api_name_read(arena, str_of(cases[i].text), &name, &e);
 
 		if (r != cases[i].want)
 			TEST_FAIL("'%s': %d %s", cases[i].text, r, e.msg);

@@ -45,7 +45,7 @@ static const struct json_field create_fields[] = {
 	JSON_FIELD(struct create_in, limits, "limits", JSON_OBJECT, .flags = JSON_NULLABLE,
 		.shape = &limit_shape),
 	JSON_FIELD(struct create_in, volume_mounts, "volumeMounts", JSON_OBJECTS,
-		.flags = JSON_NULLABLE, .shape = &e2b_mount_shape, .max = 64),
+		.flags = JSON_NULLABLE, .shape = &api_mount_shape, .max = 64),
 };
 static const struct json_shape create_shape = JSON_SHAPE(struct create_in, create_fields);
 
@@ -101,10 +101,10 @@ static struct sandbox_options options_of(const struct create_in *in)
 }
 
 /* Answers 400 itself. */
-static int read_template(struct api_call *call, struct str text, struct e2b_name *ret)
+static int read_template(struct api_call *call, struct str text, struct api_name *ret)
 {
 	struct err e = { 0 };
-	int r = e2b_name_read(http_arena(call->x), text, ret, &e);
+	int r = api_name_read(http_arena(call->x), text, ret, &e);
 
 	if (r < 0) {
 		(void)err_wrap(&e, r, "Invalid template reference");
@@ -133,7 +133,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 	struct limit_ceilings ceilings;
 	struct api_labels labels;
 	struct sandbox_spec spec;
-	struct e2b_name name;
+	struct api_name name;
 	struct create_in in;
 	const char *problem;
 
@@ -166,7 +166,7 @@ static void create(struct api_call *call, int64_t default_timeout_s, bool always
 	problem = wrong(&in, spec.secure, &spec.options);
 	if (problem)
 		api_fail_status(call, 400, problem);
-	else if (e2b_mounts_read(call, &in.volume_mounts, &spec.options) == 0)
+	else if (api_mounts_read(call, &in.volume_mounts, &spec.options) == 0)
 		sandbox_create(call->api->config.sandboxes, &spec, created, call);
 }
 

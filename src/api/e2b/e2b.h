@@ -44,17 +44,7 @@ void e2b_write_sandbox(struct api_call *call, struct jsonw *w, const char *key,
 void e2b_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb);
 void e2b_write_detail(struct api_call *call, struct jsonw *w, const struct sandbox *sb);
 
-/* ---- names.c ---- */
-/* [space/]alias[:tag], folded to lower case; what is not given has p NULL. */
-struct e2b_name {
-	struct str space, alias, tag;
-	struct str clean; /* alias[:tag] */
-};
-/* -EINVAL: no legal name. */
-int e2b_name_read(struct arena *arena, struct str text, struct e2b_name *ret, struct err *e);
-/* A name to be given or looked for in one's own team. Answers 400 itself. */
-int e2b_name_read_own(struct api_call *call, struct str text, struct e2b_name *ret);
-
+/* ---- cursor.c ---- */
 /* Where a page ended: the last row's time and id. Rows go newest first, of the same microsecond by
  * id; ascending is the exact reverse. */
 struct e2b_cursor {
@@ -99,13 +89,6 @@ void e2b_templates_patch(struct api_call *call);
 void e2b_tags_list(struct api_call *call);
 void e2b_tags_assign(struct api_call *call);
 void e2b_tags_remove(struct api_call *call);
-/* What a name, id or snapshot id stands for: a snapshot of the team, or a template. */
-struct e2b_template {
-	const struct sandbox_snapshot *snap; /* NULL: it is the template */
-	struct template t;
-};
-/* Answers the error itself. */
-int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_template *ret);
 /* A snapshot's image stands for its build. */
 void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SIZE]);
 
@@ -124,14 +107,6 @@ void e2b_admin_environment_put(struct api_call *call);
 void e2b_admin_activity_get(struct api_call *call);
 void e2b_admin_activity_put(struct api_call *call);
 void e2b_events(struct api_call *call);
-
-/* ---- mounts.c ---- */
-extern const struct json_shape e2b_mount_shape; /* of an element of volumeMounts */
-/* The volumes that a new sandbox is to see; their texts are the exchange's. Answers 400, or 429 for
- * one that is full, itself. */
-int e2b_mounts_read(struct api_call *call, const struct json_list *list,
-	struct sandbox_options *options);
-void e2b_write_mounts(struct jsonw *w, const struct sandbox_options *options);
 
 /* ---- secrets, volumes ---- */
 void e2b_secrets_list(struct api_call *call);

@@ -114,9 +114,9 @@ static int parse_template(struct api_call *call, struct str text, struct filter 
 	struct arena *arena = http_arena(call->x);
 	struct template *t = arena_alloc(arena, sizeof *t);
 	const struct sandbox_snapshot *snap;
-	struct e2b_name name;
+	struct api_name name;
 
-	if (!t || e2b_name_read(arena, text, &name, NULL) < 0 || name.tag.p)
+	if (!t || api_name_read(arena, text, &name, NULL) < 0 || name.tag.p)
 		return -EINVAL;
 	snap = sandbox_newest_snapshot(call->api->config.sandboxes, &call->owner, name.alias);
 	if (snap)

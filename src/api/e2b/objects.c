@@ -75,6 +75,19 @@ void e2b_reply_sandbox(struct api_call *call, int status, const struct sandbox *
 	api_reply_json(call, status, &body);
 }
 
+/* In what is shown of it: volumeMounts. */
+static void write_mounts(struct jsonw *w, const struct sandbox_options *options)
+{
+	jsonw_array(w, "volumeMounts");
+	for (size_t i = 0; i < options->n_mounts; i++) {
+		jsonw_object(w, NULL);
+		jsonw_strz(w, "name", options->mounts[i].name);
+		jsonw_strz(w, "path", options->mounts[i].path);
+		jsonw_end_object(w);
+	}
+	jsonw_end_array(w);
+}
+
 /* What lists and details share. */
 static void write_common(struct jsonw *w, const struct sandbox *sb)
 {
@@ -96,7 +109,7 @@ static void write_common(struct jsonw *w, const struct sandbox *sb)
 	jsonw_strz(w, "state", paused ? "paused" : "running");
 	jsonw_strz(w, "runtime", sb->runtime);
 	jsonw_map(w, "metadata", &sb->metadata);
-	e2b_write_mounts(w, &sb->options);
+	write_mounts(w, &sb->options);
 }
 
 void e2b_write_listed(struct jsonw *w, const struct sandbox *sb)

@@ -38,12 +38,12 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 
 void e2b_snapshot_create(struct api_call *call)
 {
-	struct e2b_name name = { 0 };
+	struct api_name name = { 0 };
 	struct snapshot_in in;
 	struct str id;
 
 	if (e2b_id(call, &id) < 0 || api_decode(call, &snapshot_shape, &in, true) < 0 ||
-		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0))
+		(in.name.p && api_name_read_own(call, in.name, &name) < 0))
 		return;
 	sandbox_snapshot(call->api->config.sandboxes, &call->owner, id, name.clean, call->actor,
 		snapshot_made, call);
@@ -95,11 +95,11 @@ static int read_page(struct api_call *call, struct snapshot_page *page)
 {
 	struct str id = http_query_value(call->x, "sandboxID"),
 		   wanted = http_query_value(call->x, "name");
-	struct e2b_name name = { 0 };
+	struct api_name name = { 0 };
 
 	if (api_query_int(call, "limit", 1, 100, &page->left) < 0 ||
 		(id.p && e2b_check_id(call, id, &page->sandbox_id) < 0) ||
-		(wanted.p && e2b_name_read_own(call, wanted, &name) < 0))
+		(wanted.p && api_name_read_own(call, wanted, &name) < 0))
 		return -EINVAL;
 	page->name = name.alias;
 	page->tag = name.tag;

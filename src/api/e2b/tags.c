@@ -44,10 +44,10 @@ void e2b_tags_list(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
 	struct tag_page page = { 0 };
-	struct e2b_template found;
+	struct api_template found;
 	char build[UUID_SIZE];
 
-	if (e2b_template_find(call, call->params[0], &found) < 0)
+	if (api_template_find(call, call->params[0], &found) < 0)
 		return;
 	jsonw_init(&page.w, &body);
 	jsonw_array(&page.w, NULL);
@@ -119,9 +119,9 @@ static int check_tags(struct api_call *call, struct json_strs *tags)
 }
 
 /* A template whose tags this team may change. Answers the error itself. */
-static int find_own(struct api_call *call, struct str wanted, struct e2b_template *ret)
+static int find_own(struct api_call *call, struct str wanted, struct api_template *ret)
 {
-	int r = e2b_template_find(call, wanted, ret);
+	int r = api_template_find(call, wanted, ret);
 
 	if (r < 0)
 		return r;
@@ -158,7 +158,7 @@ static void tags_added(void *arg, int r, const struct err *e)
 void e2b_tags_assign(struct api_call *call)
 {
 	struct tagging *t = arena_alloc(http_arena(call->x), sizeof *t);
-	struct e2b_template found;
+	struct api_template found;
 	struct tags_in in;
 
 	if (!t || api_decode(call, &assign_shape, &in, false) < 0 ||
@@ -173,7 +173,7 @@ void e2b_tags_assign(struct api_call *call)
 
 void e2b_tags_remove(struct api_call *call)
 {
-	struct e2b_template found;
+	struct api_template found;
 	struct tags_in in;
 
 	if (api_decode(call, &remove_shape, &in, false) < 0 || check_tags(call, &in.tags) < 0)

@@ -136,27 +136,6 @@ void e2b_templates_list(struct api_call *call)
 
 /* ---- one ---- */
 
-int e2b_template_find(struct api_call *call, struct str wanted, struct e2b_template *ret)
-{
-	struct err e = { 0 };
-	struct e2b_name name;
-	int r;
-
-	r = e2b_name_read(http_arena(call->x), wanted, &name, &e);
-	if (r < 0) {
-		(void)err_wrap(&e, r, "Invalid template ID");
-		api_fail(call, &e);
-		return r;
-	}
-	ret->snap = sandbox_newest_snapshot(call->api->config.sandboxes, &call->owner, name.clean);
-	if (ret->snap)
-		return 0;
-	r = template_find(call->api->config.templates, name.clean, &ret->t, &e);
-	if (r < 0)
-		api_fail(call, &e);
-	return r;
-}
-
 static void write_build(struct jsonw *w, const char *id, int64_t made_us)
 {
 	char at[RFC3339_SIZE];
@@ -177,7 +156,7 @@ void e2b_snapshot_build_id(const struct sandbox_snapshot *snap, char out[UUID_SI
 	uuid_format(digest, out);
 }
 
-static void write_found(struct jsonw *w, const struct e2b_template *f, const struct uses *uses)
+static void write_found(struct jsonw *w, const struct api_template *f, const struct uses *uses)
 {
 	const struct sandbox_snapshot *snap = f->snap;
 	char build[UUID_SIZE];
@@ -209,14 +188,14 @@ static void reply_one(void *arg, int r, const struct observe_use *v, size_t n, c
 	CLEANUP(buf_done) struct buf body = BUF_INIT(64 << 10);
 	struct api_call *call = arg;
 	struct uses uses = { v, n };
-	struct e2b_template found;
+	struct api_template found;
 	struct jsonw w;
 
 	if (r < 0) {
 		api_fail(call, e);
 		return;
 	}
-	if (e2b_template_find(call, call->params[0], &found) < 0)
+	if (api_template_find(call, call->params[0], &found) < 0)
 		return;
 	jsonw_init(&w, &body);
 	write_found(&w, &found, &uses);
@@ -225,21 +204,21 @@ static void reply_one(void *arg, int r, const struct observe_use *v, size_t n, c
 
 void e2b_templates_get(struct api_call *call)
 {
-	struct e2b_template found;
+	struct api_template found;
 	int64_t limit = 100;
 
 	if (api_query_int(call, "limit", 1, 100, &limit) == 0 &&
-		e2b_template_find(call, call->params[0], &found) == 0)
+		api_template_find(call, call->params[0], &found) == 0)
 		observe_templates(call->api->config.store, call->key.team_id, reply_one, call);
 }
 
 void e2b_templates_alias(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
-	struct e2b_template found;
+	struct api_template found;
 	struct jsonw w;
 
-	if (e2b_template_find(call, call->params[0], &found) < 0)
+	if (api_template_find(call, call->params[0], &found) < 0)
 		return;
 	jsonw_init(&w, &body);
 	jsonw_object(&w, NULL);
@@ -285,9 +264,9 @@ static void refuse_delete(struct api_call *call, const struct template *t)
 
 void e2b_templates_delete(struct api_call *call)
 {
-	struct e2b_template found;
+	struct api_template found;
 
-	if (e2b_template_find(call, call->params[0], &found) < 0)
+	if (api_template_find(call, call->params[0], &found) < 0)
 		return;
 	if (found.snap)
 		sandbox_delete_snapshot(call->api->config.sandboxes, &call->owner, call->params[0],
@@ -309,11 +288,11 @@ void e2b_templates_patch(struct api_call *call)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(4096);
 	struct patch_in in;
-	struct e2b_template found;
+	struct api_template found;
 	struct jsonw w;
 
 	if (api_decode(call, &patch_shape, &in, false) < 0 ||
-		e2b_template_find(call, call->params[0], &found) < 0)
+		api_template_find(call, call->params[0], &found) < 0)
 		return;
 	if (in.is_public.is_set && in.is_public.value == (found.snap != NULL)) {
 		api_fail_status(call, 400,

@@ -54,7 +54,7 @@ static const struct json_field create_fields[] = {
 	CREATE_FIELD(internet, "internet", JSON_BOOL),
 	CREATE_FIELD(nested, "nested", JSON_BOOL),
 	CREATE_FIELD(network, "network", JSON_RAW),
-	CREATE_FIELD(volumes, "volumes", JSON_OBJECTS, .shape = &e2b_mount_shape, .max = 64),
+	CREATE_FIELD(volumes, "volumes", JSON_OBJECTS, .shape = &api_mount_shape, .max = 64),
 	CREATE_FIELD(files, "files", JSON_OBJECTS, .shape = &file_shape, .max = MAX_FILES),
 	CREATE_FIELD(wait, "wait", JSON_INT, .min = 0, .max = MAX_WAIT_S),
 };
@@ -340,7 +340,7 @@ static int read_template(struct creation *c)
 	struct arena *arena = http_arena(c->call->x);
 	struct str wanted = c->in.template_name.n ? c->in.template_name : STR("base");
 	struct template found;
-	struct e2b_name name;
+	struct api_name name;
 	struct err e = { 0 };
 	bool is_known = !c->in.language.p;
 
@@ -352,7 +352,7 @@ static int read_template(struct creation *c)
 	else if (!c->in.template_name.n && c->in.language.n &&
 		 template_find(c->call->api->config.templates, c->in.language, &found, NULL) >= 0)
 		wanted = c->in.language;
-	if (is_known && e2b_name_read(arena, wanted, &name, &e) < 0)
+	if (is_known && api_name_read(arena, wanted, &name, &e) < 0)
 		(void)err_wrap(&e, -EINVAL, "validation error: template");
 	if (e.code < 0)
 		api_fail(c->call, &e);
@@ -370,7 +370,8 @@ static void read_limits(struct creation *c)
 	v[LIMIT_CPU] = in->cpu.is_set ? in->cpu.value : v[LIMIT_CPU];
 	v[LIMIT_MEMORY] = in->memory_mb.is_set ? in->memory_mb.value : v[LIMIT_MEMORY];
 	v[LIMIT_DISK] = in->disk_mb.is_set ? in->disk_mb.value : v[LIMIT_DISK];
-	c->spec.ceilings = e2b_ceilings(c->call, &c->ceilings);
+	access_ceilings(c->call->api->config.access, c->call->key.team_id, &c->ceilings);
+	c->spec.ceilings = &c->ceilings;
 	c->spec.limits_by_key = true;
 }
 
@@ -405,7 +406,7 @@ static int describe(struct creation *c)
 	if (api_labels(call, c->in.agent_id, c->in.task_id, &c->labels) < 0 ||
 		read_timeout(c) < 0 || read_template(c) < 0 ||
 		api_network_read(call, c->in.network, &c->spec.options) < 0 ||
-		e2b_mounts_read(call, &c->in.volumes, &c->spec.options) < 0)
+		api_mounts_read(call, &c->in.volumes, &c->spec.options) < 0)
 		return -EINVAL;
 	c->spec.agent_id = c->labels.agent_id;
 	c->spec.task_id = c->labels.task_id;

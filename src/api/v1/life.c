@@ -272,11 +272,11 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 
 void v1_sandboxes_snapshot(struct api_call *call)
 {
-	struct e2b_name name = { 0 };
+	struct api_name name = { 0 };
 	struct life_in in;
 
 	if (api_decode(call, &snapshot_shape, &in, true) < 0 ||
-		(in.name.p && e2b_name_read_own(call, in.name, &name) < 0) || !v1_running(call))
+		(in.name.p && api_name_read_own(call, in.name, &name) < 0) || !v1_running(call))
 		return;
 	sandbox_snapshot(call->api->config.sandboxes, v1_owner(call), call->params[0], name.clean,
 		call->actor, snapshot_made, call);

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "api/e2b/e2b.h" /* names, networks and volumes are the same on both surfaces */
+#include "api/api-internal.h"
 
 /* ---- the caller ---- */
 struct v1_caller {

@@ -1,6 +1,7 @@
-/* Names of templates and snapshots as clients write them, and the tokens that lead to the next page
- * of a list. */
-#include "api/e2b/e2b.h"
+/* Names of templates and snapshots as clients write them, on both surfaces, and what they stand
+ * for.
+ */
+#include "api/api-internal.h"
 
 static bool is_name(struct str text, const char *also)
 {
@@ -40,11 +41,11 @@ static struct str cut(struct str *text, char mark)
 	return (struct str){ before.p, (size_t)at };
 }
 
-int e2b_name_read(struct arena *arena, struct str text, struct e2b_name *ret, struct err *e)
+int api_name_read(struct arena *arena, struct str text, struct api_name *ret, struct err *e)
 {
 	struct str rest = str_trim(text), name = cut(&rest, ':'), before = cut(&name, '/');
 
-	*ret = (struct e2b_name){ .alias = fold(arena, name.p ? name : before) };
+	*ret = (struct api_name){ .alias = fold(arena, name.p ? name : before) };
 	if (name.p)
 		ret->space = fold(arena, before);
 	if (rest.p)
@@ -62,13 +63,13 @@ int e2b_name_read(struct arena *arena, struct str text, struct e2b_name *ret, st
 	return 0;
 }
 
-int e2b_name_read_own(struct api_call *call, struct str text, struct e2b_name *ret)
+int api_name_read_own(struct api_call *call, struct str text, struct api_name *ret)
 {
 	const struct access_team *team =
 		access_team(call->api->config.access, str_of(call->key.team_id));
 	struct err e = { 0 };
 
-	if (e2b_name_read(http_arena(call->x), text, ret, &e) < 0)
+	if (api_name_read(http_arena(call->x), text, ret, &e) < 0)
 		(void)err_wrap(&e, -EINVAL, "Invalid name");
 	else if (ret->space.n && team && !str_eq_nocase(ret->space, str_of(team->name)) &&
 		 !str_is(ret->space, team->id))
@@ -79,48 +80,24 @@ int e2b_name_read_own(struct api_call *call, struct str text, struct e2b_name *r
 	return e.code;
 }
 
-/* ---- pages ---- */
-
-/* "<µs>.<id>[.asc]" of the last row shown, base64url. */
-void e2b_cursor_add(struct api_call *call, int64_t at_us, const char *id, bool ascending)
+int api_template_look(struct api_call *call, struct str wanted, struct api_template *ret,
+	struct err *e)
 {
-	char text[96], encoded[160] = "";
-	int n = snprintf(text, sizeof text, "%" PRId64 ".%s%s", at_us, id, ascending ? ".asc" : "");
-	size_t size = base64_size((size_t)n);
+	struct api_name name;
+	int r = api_name_read(http_arena(call->x), wanted, &name, e);
 
-	base64_encode(text, (size_t)n, encoded);
-	for (size_t i = 0; i < size; i++)
-		encoded[i] = encoded[i] == '+' ? '-' : encoded[i] == '/' ? '_' : encoded[i];
-	while (size && encoded[size - 1] == '=')
-		size--;
-	http_add_header(call->x, "X-Next-Token", str_make(encoded, size));
+	if (r < 0)
+		return err_wrap(e, r, "Invalid template ID");
+	ret->snap = sandbox_newest_snapshot(call->api->config.sandboxes, &call->owner, name.clean);
+	return ret->snap ? 0 : template_find(call->api->config.templates, name.clean, &ret->t, e);
 }
 
-int e2b_cursor_read(struct api_call *call, bool ascending, struct e2b_cursor *ret)
+int api_template_find(struct api_call *call, struct str wanted, struct api_template *ret)
 {
-	CLEANUP(buf_done) struct buf text = BUF_INIT(256);
-	struct str token = http_query_value(call->x, "nextToken"), rest, at, order = STR_NONE;
+	struct err e = { 0 };
+	int r = api_template_look(call, wanted, ret, &e);
 
-	*ret = (struct e2b_cursor){ .ascending = ascending };
-	if (!token.n)
-		return 0;
-	if (base64_decode(token, &text) < 0)
-		return -EINVAL;
-	rest = str_of(arena_dup(http_arena(call->x), buf_str(&text)));
-	if (!str_split(&rest, '.', &at) || !str_split(&rest, '.', &ret->id) ||
-		str_to_int(at, 0, INT64_MAX, &ret->at_us) < 0)
-		return -EINVAL;
-	(void)str_split(&rest, '.', &order);
-	if (ret->id.n == 0 || str_is(order, "asc") != ascending)
-		return -EINVAL;
-	ret->is_set = true;
-	return 0;
-}
-
-bool e2b_cursor_passed(const struct e2b_cursor *cursor, int64_t at_us, const char *id)
-{
-	int order = at_us != cursor->at_us ? (at_us < cursor->at_us ? 1 : -1)
-					   : strncmp(id, cursor->id.p, cursor->id.n);
-
-	return !cursor->is_set || (cursor->ascending ? order < 0 : order > 0);
+	if (r < 0)
+		api_fail(call, &e);
+	return r;
 }

@@ -1,5 +1,5 @@
-/* The volumes of a new sandbox: volumeMounts in the request, and in what is shown of it. */
-#include "api/e2b/e2b.h"
+/* The volumes of a new sandbox: `volumes` in the request, `volumeMounts` in E2B's. */
+#include "api/api-internal.h"
 
 struct mount_in {
 	struct str name, path;
@@ -8,7 +8,7 @@ static const struct json_field mount_fields[] = {
 	JSON_FIELD(struct mount_in, name, "name", JSON_STR, .flags = JSON_REQUIRED),
 	JSON_FIELD(struct mount_in, path, "path", JSON_STR, .flags = JSON_REQUIRED),
 };
-const struct json_shape e2b_mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
+const struct json_shape api_mount_shape = JSON_SHAPE(struct mount_in, mount_fields);
 
 static bool is_taken(const struct sandbox_mount *mounts, size_t n, struct str path)
 {
@@ -79,7 +79,7 @@ static int check_room(struct api_call *call, const struct sandbox_options *optio
 	return 0;
 }
 
-int e2b_mounts_read(struct api_call *call, const struct json_list *list,
+int api_mounts_read(struct api_call *call, const struct json_list *list,
 	struct sandbox_options *options)
 {
 	CLEANUP(buf_done) struct buf wrong = BUF_INIT(64 << 10);
@@ -107,16 +107,4 @@ int e2b_mounts_read(struct api_call *call, const struct json_list *list,
 		return check_room(call, options);
 	api_fail_status(call, 400, buf_str(&wrong).p);
 	return -EINVAL;
-}
-
-void e2b_write_mounts(struct jsonw *w, const struct sandbox_options *options)
-{
-	jsonw_array(w, "volumeMounts");
-	for (size_t i = 0; i < options->n_mounts; i++) {
-		jsonw_object(w, NULL);
-		jsonw_strz(w, "name", options->mounts[i].name);
-		jsonw_strz(w, "path", options->mounts[i].path);
-		jsonw_end_object(w);
-	}
-	jsonw_end_array(w);
 }
