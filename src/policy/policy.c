@@ -156,7 +156,8 @@ bool policy_denies_rest(const struct policy *policy)
 	return false;
 }
 
-static int add_lists(const struct reading *r, const struct network_in *in)
+/* is_closed: nothing outside is reached but what is allowed. */
+static int add_lists(const struct reading *r, const struct network_in *in, bool is_closed)
 {
 	int ret = 0;
 
@@ -164,7 +165,7 @@ static int add_lists(const struct reading *r, const struct network_in *in)
 		ret = add_entry(r, in->deny_out.v[i], false);
 	for (size_t i = 0; ret >= 0 && i < in->allow_out.n; i++)
 		ret = add_entry(r, in->allow_out.v[i], true);
-	if (ret >= 0 && r->policy->n_names > 0 && !policy_denies_rest(r->policy))
+	if (ret >= 0 && r->policy->n_names > 0 && !is_closed && !policy_denies_rest(r->policy))
 		ret = err_set(r->e, -EINVAL, "network.%s: domain names need 0.0.0.0/0 in %s",
 			r->words->allow, r->words->deny);
 	return ret;
@@ -186,6 +187,7 @@ int policy_read(struct arena *arena, struct str network, enum policy_spelling sp
 	struct network_in in = { 0 };
 	struct policy policy = { 0 };
 	const struct reading reading = { arena, &policy, words, e };
+	bool is_closed = internet.is_set && !internet.value;
 	int r = 0;
 
 	if (network.n)
@@ -197,10 +199,10 @@ int policy_read(struct arena *arena, struct str network, enum policy_spelling sp
 	policy.names = arena_alloc(arena, (in.allow_out.n + 1) * sizeof *policy.names);
 	if (!policy.ranges || !policy.names)
 		return err_set(e, -ENOBUFS, "network: too large");
-	r = add_lists(&reading, &in);
+	r = add_lists(&reading, &in, is_closed);
 	if (r >= 0)
 		r = rules_parse(arena, &in.rules, &policy, e);
-	if (r >= 0 && internet.is_set && !internet.value && !policy_denies_rest(&policy))
+	if (r >= 0 && is_closed && !policy_denies_rest(&policy))
 		r = add_range(&reading, &everything, words->deny);
 	if (r < 0)
 		return r;

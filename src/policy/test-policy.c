@@ -62,6 +62,11 @@ TEST(without_internet_what_is_allowed_explicitly_stays)
 	ASSERT(policy_allows_address(&p, GOOGLE));
 	ASSERT(!policy_allows_address(&p, PUBLIC));
 	ASSERT(!policy_may_resolve(&p, STR("example.com")));
+	ASSERT_EQ(policy_parse(a, STR("{\"allowOut\":[\"example.com\"]}"), off, &p, NULL), 0);
+	ASSERT(policy_denies_rest(&p) && policy_may_resolve(&p, STR("example.com")));
+	ASSERT(!policy_may_resolve(&p, STR("other.example")));
+	ASSERT(!policy_allows_address(&p, PUBLIC));
+	ASSERT_EQ(policy_parse(a, STR("{\"allowOut\":[\"example.com\"]}"), on, &p, NULL), -EINVAL);
 	ASSERT_EQ(policy_parse(a, STR_NONE, off, &p, NULL), 0);
 	ASSERT(!policy_allows_address(&p, GOOGLE));
 	ASSERT_EQ(policy_parse(a, STR_NONE, on, &p, NULL), 0);
