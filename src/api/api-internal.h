@@ -225,12 +225,18 @@ bool query_is_known(struct api_call *call);
 
 /* ---- network.c ---- */
 /* A new sandbox's network object, in the spelling of the call's surface, into the four options that
- * it is kept as; empty: none. Answers 400 or 403 itself. */
+ * it is kept as; empty: none. options->internet is said already. Answers 400 or 403 itself. */
 int api_network_read(struct api_call *call, struct str raw, struct sandbox_options *options);
 /* One that replaces the way out of `now`, the object that is kept; the way in stays as it is.
  * Answers 400 or 403 itself. */
 int api_network_update(struct api_call *call, struct str raw, struct str now, struct str *ret,
 	struct json_bool *ret_internet);
+/* Of /api/v1: that object as a change of some members alone makes it, null taking one away, for
+ * api_network_update. Answers 400 itself. */
+int api_network_merge(struct api_call *call, struct str raw, const struct sandbox_options *now,
+	struct str *ret);
+/* Of /api/v1: every member of a kept one into an open object, null for those that it has not. */
+void api_network_members(struct api_call *call, struct jsonw *w, struct str network);
 /* A kept one, as the call's surface spells it. */
 void api_network_write(const struct api_call *call, struct jsonw *w, const char *key,
 	struct str network);

@@ -175,8 +175,10 @@ static bool names_secret(struct str rules)
 	return rules.n && memmem(rules.p, rules.n, "${e2b.secrets.", 14);
 }
 
-/* Answers 400 or 403 itself. */
-static int decode(struct api_call *call, struct str raw, bool is_update, struct network_in *in)
+/* internet: of a new sandbox, for which it is said beside the object; NULL: an update, which says
+ * it in there. Answers 400 or 403 itself. */
+static int decode(struct api_call *call, struct str raw, const struct json_bool *internet,
+	struct network_in *in)
 {
 	const struct surface *s = &surfaces[call->is_v1];
 	struct err e = { 0 };
@@ -185,12 +187,13 @@ static int decode(struct api_call *call, struct str raw, bool is_update, struct 
 		api_fail_status(call, 400, "validation error: network: too large");
 		return -EINVAL;
 	}
-	if (json_decode(http_arena(call->x), raw, is_update ? &s->update : &s->create, in, &e) <
-		0) {
+	if (json_decode(http_arena(call->x), raw, internet ? &s->create : &s->update, in, &e) < 0) {
 		(void)err_wrap(&e, -EINVAL, "validation error: network");
 		api_fail_status(call, 400, e.msg);
 		return -EINVAL;
 	}
+	if (internet)
+		in->internet = *internet;
 	if (check(http_arena(call->x), raw, s, in, &e) < 0) {
 		api_fail_status(call, 400, e.msg);
 		return -EINVAL;
@@ -224,7 +227,7 @@ int api_network_read(struct api_call *call, struct str raw, struct sandbox_optio
 
 	if (!raw.n)
 		return 0;
-	if (decode(call, raw, false, &in) < 0)
+	if (decode(call, raw, &options->internet, &in) < 0)
 		return -EINVAL;
 	options->network = keep(http_arena(call->x), &in, &in);
 	options->is_private = in.public_traffic.is_set && !in.public_traffic.value;
@@ -239,13 +242,83 @@ int api_network_update(struct api_call *call, struct str raw, struct str now, st
 	struct arena *arena = http_arena(call->x);
 	struct network_in in, old = { 0 };
 
-	if (decode(call, raw, true, &in) < 0)
+	if (decode(call, raw, NULL, &in) < 0)
 		return -EINVAL;
 	if (now.n && json_decode(arena, now, &kept_shape, &old, NULL) < 0)
 		return too_large(call);
 	*ret = keep(arena, &in, &old);
 	*ret_internet = in.internet;
 	return ret->p ? 0 : too_large(call);
+}
+
+/* ---- of /api/v1: in part, and by members ---- */
+
+/* The texts as they were given, null too. */
+struct patch_in {
+	struct str v[5];
+};
+static const struct json_field patch_fields[] = {
+#define PATCH_FIELD(i, name) JSON_FIELD(struct patch_in, v[i], name, JSON_RAW)
+	PATCH_FIELD(0, "allow_out"), PATCH_FIELD(1, "deny_out"), PATCH_FIELD(2, "rules"),
+	PATCH_FIELD(3, "egress_proxy"), PATCH_FIELD(4, "internet")
+};
+static const struct json_shape patch_shape = JSON_SHAPE(struct patch_in, patch_fields);
+
+int api_network_merge(struct api_call *call, struct str raw, const struct sandbox_options *now,
+	struct str *ret)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(2 * SANDBOX_NETWORK_BYTES);
+	struct arena *arena = http_arena(call->x);
+	struct network_in old = { 0 };
+	struct patch_in in, kept;
+	struct err e = { 0 };
+	struct jsonw w;
+
+	if (json_decode(arena, raw, &patch_shape, &in, &e) < 0) {
+		(void)err_wrap(&e, -EINVAL, "validation error: network");
+		api_fail_status(call, 400, e.msg);
+		return -EINVAL;
+	}
+	if (now->network.n && json_decode(arena, now->network, &kept_shape, &old, NULL) < 0)
+		return too_large(call);
+	kept = (struct patch_in){ { old.allow_out, old.deny_out, old.rules } };
+	if (now->internet.is_set)
+		kept.v[4] = now->internet.value ? STR("true") : STR("false");
+	jsonw_init(&w, &text);
+	jsonw_object(&w, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(kept.v); i++) {
+		struct str value = in.v[i].p ? in.v[i] : kept.v[i];
+
+		if (value.p && !str_is(value, "null"))
+			jsonw_raw(&w, patch_fields[i].name, value);
+	}
+	jsonw_end_object(&w);
+	if (text.failed)
+		return too_large(call);
+	*ret = str_make(arena_dup(arena, buf_str(&text)), text.n);
+	return ret->p ? 0 : too_large(call);
+}
+
+static void raw_or_null(struct jsonw *w, const char *key, struct str value)
+{
+	jsonw_raw(w, key, value.p ? value : STR("null"));
+}
+
+void api_network_members(struct api_call *call, struct jsonw *w, struct str network)
+{
+	struct network_in in = { 0 };
+
+	if (network.n && json_decode(http_arena(call->x), network, &kept_shape, &in, NULL) < 0)
+		in = (struct network_in){ 0 }; /* cannot be: it was kept */
+	raw_or_null(w, "allow_out", in.allow_out);
+	raw_or_null(w, "deny_out", in.deny_out);
+	raw_or_null(w, "rules", in.rules);
+	if (in.public_traffic.is_set)
+		jsonw_bool(w, "allow_public_traffic", in.public_traffic.value);
+	else
+		jsonw_null(w, "allow_public_traffic");
+	jsonw_strz(w, "mask_request_host", in.mask_host.p);
+	raw_or_null(w, "https_ports", in.https_ports);
 }
 
 void api_network_write(const struct api_call *call, struct jsonw *w, const char *key,

@@ -123,7 +123,8 @@ class Misspelt(Case):
             ('POST', '/api/v1/run', {**command, 'shell': 'true', 'artifacts': ['/tmp/*'],
                                      'sandbox': {'internet': False, 'network': V1_NETWORK}}),
             ('POST', f'{at}/execute', {**command, 'argv': ['true'], 'stdin': 'x', 'background': False}),
-            ('PUT', f'{at}/network', update),
+            ('PUT', f'{at}/network', update), ('PATCH', f'{at}/network', update),
+            ('POST', '/api/v1/volumes', {'name': 'fail-closed'}),
             ('POST', f'{at}/pause', {'memory': True}),
             ('POST', f'/api/v1/sandboxes/{box}/resume', {'timeout': 60, 'memory': True}),
             ('POST', f'{at}/extend', {'timeout': 60}), ('POST', f'{at}/extend', {'by': 60, 'timeout': 60}),
@@ -172,6 +173,7 @@ class Misspelt(Case):
                 ('GET', f'{at}/list', {'path': '/tmp', 'user': 'root', 'depth': '1'}),
                 ('GET', '/api/v1/sandboxes', {'agent_id': 'a', 'task_id': 't', 'template': 'base', 'state': 'running',
                                               'metadata': 'k=v', 'limit': '1'}),
+                ('GET', '/api/v1/snapshots', {'sandbox_id': 'i1', 'name': 'n', 'limit': '1'}),
                 ('GET', '/api/v1/audit', {'agent_id': 'a', 'actor': 'a', 'kind': 'key.', 'from': '0', 'limit': '1'}),
                 ('GET', '/api/v1/rules/commands', {'agent_id': 'a'})):
             body = b'x' if method == 'PUT' else None

@@ -46,6 +46,11 @@ TABLE = {
     'DELETE /api/v1/keys/{id}': NOT_YOURS, 'GET /api/v1/secrets': NO_AGENTS,
     'PUT /api/v1/secrets/{name}': NO_AGENTS, 'DELETE /api/v1/secrets/{name}': NO_AGENTS,
     'POST /api/v1/volumes/{id}/rotate-token': NOT_YOURS,
+    'GET /api/v1/sandboxes/{id}/network': GONE, 'PATCH /api/v1/sandboxes/{id}/network': GONE,
+    'GET /api/v1/templates': THEIRS, 'GET /api/v1/templates/{id}': GONE, 'DELETE /api/v1/templates/{id}': GONE,
+    'GET /api/v1/snapshots': THEIRS, 'GET /api/v1/snapshots/{id}': GONE, 'DELETE /api/v1/snapshots/{id}': GONE,
+    'GET /api/v1/volumes': NO_AGENTS, 'POST /api/v1/volumes': NO_AGENTS, 'GET /api/v1/volumes/{id}': NOT_YOURS,
+    'DELETE /api/v1/volumes/{id}': NOT_YOURS,
 
     'GET /health': OPEN, 'GET /openapi.json': OPEN,
     'POST /sandboxes': GONE, 'POST /v2/sandboxes': GONE, 'GET /sandboxes': THEIRS, 'GET /v2/sandboxes': THEIRS,
@@ -149,7 +154,7 @@ class Tenants(unittest.TestCase):
         """With the victim's names in it, and a query that would find something."""
         which = {'/sandboxes/{id}': box, '/artifacts': self.names['artifact'], '/keys': self.names['key'],
                  '/api-keys': self.names['key'], '/access-tokens': self.names['key'], '/teams': self.names['team'],
-                 '/templates': self.names['snap'], '/secrets': self.names['secret'],
+                 '/templates': self.names['snap'], '/snapshots/': self.names['snap'], '/secrets': self.names['secret'],
                  '/volume': self.names['volume'], '/nodes': 'local'}
         for part, name in which.items():
             if part in path:
@@ -177,6 +182,7 @@ class Tenants(unittest.TestCase):
         'PATCH /api-keys/{id}': {'name': 'new'},
         'PUT /api/v1/secrets/{name}': {'value': 'theirs'}, 'POST /secrets': {'name': 'own', 'value': 'theirs'},
         'POST /secrets/{id}': {'value': 'theirs'}, 'POST /volumes': {'name': 'own'},
+        'POST /api/v1/volumes': {'name': 'own-too'},
         'POST /templates/tags': {'target': MARK, 'tags': ['stolen']},
         'DELETE /templates/tags': {'name': MARK, 'tags': ['stolen']},
         'PUT /api/v1/rules/commands': {'agent_id': 'nobody', 'programs': ['ls']},

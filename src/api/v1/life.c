@@ -214,28 +214,6 @@ void v1_sandboxes_extend(struct api_call *call)
 		extended, call);
 }
 
-/* ---- what it may reach ---- */
-
-static void network_set(void *arg, int r, const struct err *e)
-{
-	if (r < 0)
-		api_fail(arg, e);
-	else
-		reply_changed(arg);
-}
-
-/* The whole way out anew; what is left out is cleared. */
-void v1_sandboxes_network(struct api_call *call)
-{
-	const struct sandbox *sb = v1_running(call);
-	struct sandbox_reach reach = { .actor = call->actor };
-
-	if (sb && api_network_update(call, call->body, sb->options.network, &reach.network,
-			  &reach.internet) == 0)
-		sandbox_set_network(call->api->config.sandboxes, v1_owner(call), call->params[0],
-			&reach, network_set, call);
-}
-
 /* ---- snapshots ---- */
 
 static const struct json_field snapshot_fields[] = {
@@ -248,8 +226,6 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 {
 	struct api_call *call = arg;
 	struct api_answer answer;
-	struct jsonw *w = &answer.w;
-	char id[SANDBOX_SNAPSHOT_ID_SIZE];
 
 	if (r == -EDQUOT) {
 		v1_quota_fail(call, e);
@@ -257,16 +233,7 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	}
 	if (!api_answer_begin(call, &answer, r, e))
 		return;
-	sandbox_snapshot_id(snap, &call->owner, id);
-	jsonw_object(w, NULL);
-	jsonw_strz(w, "snapshot", id); /* what POST /sandboxes takes as template */
-	jsonw_strz(w, "template_id", snap->template_id);
-	v1_text(w, "name", snap->alias);
-	jsonw_strz(w, "tag", snap->tag);
-	jsonw_strz(w, "sandbox_id", snap->sandbox_id);
-	v1_text(w, "agent_id", snap->agent_id);
-	v1_time(w, "created_at", snap->created_us);
-	jsonw_end_object(w);
+	v1_write_snapshot(call, &answer.w, snap);
 	api_answer_send(call, &answer, 201);
 }
 

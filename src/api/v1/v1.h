@@ -47,6 +47,7 @@ void v1_reply_sandbox(struct api_call *call, int status, const struct sandbox *s
 /* A set by the names of template.toml: "cpu", "memory_mb" ... */
 void v1_write_limits(struct jsonw *w, const char *key, const struct limit_set *set);
 extern const struct json_shape v1_limits_shape; /* of struct limit_in, by the same names */
+void v1_write_snapshot(struct api_call *call, struct jsonw *w, const struct sandbox_snapshot *snap);
 
 /* ---- guest.c: what is asked of a sandbox's own API ---- */
 struct v1_file {
@@ -109,7 +110,6 @@ void v1_sandboxes_delete(struct api_call *call);
 void v1_sandboxes_pause(struct api_call *call);
 void v1_sandboxes_resume(struct api_call *call);
 void v1_sandboxes_extend(struct api_call *call);
-void v1_sandboxes_network(struct api_call *call);
 void v1_sandboxes_snapshot(struct api_call *call);
 void v1_sandboxes_fork(struct api_call *call);
 /* A sandbox for a run, made of a body as POST /sandboxes takes it: the same in all but the answer.
@@ -160,4 +160,18 @@ void v1_metrics(struct api_call *call);
 void v1_secrets_list(struct api_call *call);
 void v1_secrets_put(struct api_call *call);
 void v1_secrets_delete(struct api_call *call);
+/* templates.c, snapshots.c, volumes.c, network.c */
+void v1_templates_list(struct api_call *call);
+void v1_templates_get(struct api_call *call);
+void v1_templates_delete(struct api_call *call);
+void v1_snapshots_list(struct api_call *call);
+void v1_snapshots_get(struct api_call *call);
+void v1_snapshots_delete(struct api_call *call);
+void v1_volumes_list(struct api_call *call);
+void v1_volumes_create(struct api_call *call);
+void v1_volumes_get(struct api_call *call);
+void v1_volumes_delete(struct api_call *call);
 void v1_volumes_rotate_token(struct api_call *call);
+void v1_network_get(struct api_call *call);
+void v1_network_put(struct api_call *call);
+void v1_network_patch(struct api_call *call);
