@@ -38,9 +38,9 @@ static bool same_group(const char *a, const char *b)
 
 const struct cli_command *args_find(const char *group, const char *name)
 {
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
+	const struct cli_command *c;
 
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		if (same_group(c->group, group) &&
 			(strcmp(c->name, name) == 0 || (c->guess && strcmp(c->guess, name) == 0)))
 			return c;
@@ -112,9 +112,9 @@ static void consider(struct nearest *best, const char *word, const char *group, 
 
 static void nearest_command(struct nearest *best, const char *group)
 {
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
+	const struct cli_command *c;
 
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		if (same_group(c->group, group)) {
 			consider(best, c->name, group, c->name);
 			consider(best, c->guess, group, c->name);

@@ -38,8 +38,13 @@ struct cli_group {
 	const char *name, *alias, *summary;
 };
 
-extern const struct cli_command cli_commands[];
-extern const size_t cli_n_commands;
+/* The whole table: its i-th command, NULL behind the last. It is kept by subject. */
+const struct cli_command *cli_command(size_t i);
+struct cli_table {
+	const struct cli_command *v;
+	size_t n;
+};
+extern const struct cli_table cli_main_commands, cli_sandbox_commands, cli_resource_commands;
 extern const struct cli_group cli_groups[];
 extern const size_t cli_n_groups;
 extern const struct cli_option cli_common_options[];

@@ -145,11 +145,11 @@ static void offer_options(struct answer *a, const struct cli_option *options, si
 
 static void offer_commands(struct answer *a, const struct cli_group *group)
 {
+	const struct cli_command *c;
+
 	for (size_t i = 0; !group && i < cli_n_groups; i++)
 		offer(a, str_of(cli_groups[i].name), cli_groups[i].summary);
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
-
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		if (group ? c->group && strcmp(c->group, group->name) == 0 : !c->group)
 			offer(a, str_of(c->name), c->summary);
 	}

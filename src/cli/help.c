@@ -45,8 +45,9 @@ static void print_command(struct out *out, const struct cli_command *c)
 
 static void print_list(struct out *out, const char *group)
 {
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
+	const struct cli_command *c;
+
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		char name[32];
 
 		if (group && (!c->group || strcmp(c->group, group) != 0))
@@ -116,12 +117,11 @@ static void json_help(struct out *out, const struct cli_group *group,
 	const struct cli_command *command)
 {
 	struct jsonw *w = &out->json_writer;
+	const struct cli_command *c;
 
 	jsonw_object(w, NULL);
 	jsonw_array(w, "commands");
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
-
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		if (command ? c == command
 			    : !group || (c->group && strcmp(c->group, group->name) == 0))
 			json_command(w, c);

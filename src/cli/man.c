@@ -161,6 +161,7 @@ int man_print(struct cli *cli, const struct cli_group *group, const struct cli_c
 {
 	CLEANUP(buf_done) struct buf page = BUF_INIT(MAX_PAGE);
 	struct jsonw *w = &cli->out.json_writer;
+	const struct cli_command *c;
 	const char *first = command && command->group ? command->group : group ? group->name : NULL;
 	const char *title = arena_printf(cli->arena, "atoll%s%s%s%s", first ? "-" : "",
 		first ? first : "", command ? "-" : "", command ? command->name : "");
@@ -170,9 +171,9 @@ int man_print(struct cli *cli, const struct cli_group *group, const struct cli_c
 		: group ? group->summary
 			: "every agent gets its own computer");
 	(void)buf_adds(&page, ".SH COMMANDS\n");
-	for (size_t i = 0; i < cli_n_commands; i++)
-		if (is_on_page(&cli_commands[i], group, command))
-			add_command(&page, &cli_commands[i]);
+	for (size_t i = 0; (c = cli_command(i)); i++)
+		if (is_on_page(c, group, command))
+			add_command(&page, c);
 	add_tail(&page);
 	add_see_also(&page, first ? args_find_group(first) : NULL);
 	if (page.failed)

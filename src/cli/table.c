@@ -1,6 +1,6 @@
 /* The command table. What is not here does not exist for the parser, the help, the completions or
  * the man pages. */
-#include "cli/cli-internal.h"
+#include "cli/table.h"
 #include "server/server.h"
 
 const struct cli_option cli_common_options[] = {
@@ -29,95 +29,6 @@ const size_t cli_n_groups = ARRAY_SIZE(cli_groups);
 #define SERVE_OPTION(field, flag, kind, least, most, value, help) { flag, 0, value, help },
 #define SERVE_FLAG(flag, value, help) { flag, 0, value, help },
 static const struct cli_option serve_options[] = { SERVER_OPTIONS(SERVE_OPTION, SERVE_FLAG) };
-
-#define AGENT_OPTION                                                                               \
-	{                                                                                          \
-		"agent", 0, "NAME", "the agent whose it is (a key of one agent says it by itself)" \
-	}
-#define TASK_OPTION                                 \
-	{                                           \
-		"task", 0, "NAME", "what it is for" \
-	}
-
-static const struct cli_option run_options[] = {
-	AGENT_OPTION,
-	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
-	{ "env", 'e', "K=V", "environment variable; may be repeated" },
-	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
-	{ "keep", 0, NULL, "leave the sandbox running, its id on stderr" },
-	{ "meta", 0, "K=V", "metadata of the sandbox; may be repeated" },
-	{ "no-stdin", 'n', NULL, "do not forward stdin" },
-	{ "runtime", 0, "NAME", "what runs the sandbox: local, gvisor, runc, crun" },
-	TASK_OPTION,
-	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
-	{ "tty", 't', NULL, "run it in a terminal" },
-	{ "user", 'u', "NAME", "user in the sandbox" },
-};
-
-static const struct cli_option exec_options[] = {
-	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
-	{ "env", 'e', "K=V", "environment variable; may be repeated" },
-	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
-	{ "no-stdin", 'n', NULL, "do not forward stdin" },
-	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
-	{ "tty", 't', NULL, "run it in a terminal" },
-	{ "user", 'u', "NAME", "user in the sandbox" },
-};
-
-static const struct cli_option create_options[] = {
-	AGENT_OPTION,
-	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
-	{ "meta", 0, "K=V", "metadata; may be repeated" },
-	{ "runtime", 0, "NAME",
-		"what runs it: local, gvisor, runc, crun (default: the template's)" },
-	TASK_OPTION,
-	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
-};
-
-static const struct cli_option ls_options[] = {
-	{ "state", 0, "STATE", "only these: running, paused" },
-};
-
-static const struct cli_option cp_options[] = {
-	{ "links", 0, NULL, "also copy links that lead out of a directory of the sandbox" },
-	{ "user", 'u', "NAME", "owner of what is made in the sandbox" },
-};
-
-static const struct cli_option kill_options[] = {
-	{ "all", 0, NULL, "every sandbox of this key's team" },
-};
-
-static const struct cli_option connect_options[] = {
-	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
-	{ "env", 'e', "K=V", "environment variable; may be repeated" },
-	{ "user", 'u', "NAME", "user in the sandbox" },
-};
-
-static const struct cli_option pause_options[] = {
-	{ "disk", 0, NULL, "keep the files only: processes and memory are given up" },
-};
-
-static const struct cli_option resume_options[] = {
-	{ "cold", 0, NULL, "start from the files only, without the processes" },
-	{ "timeout", 0, "TIME", "how long it lives then (default: the server's, 5 minutes)" },
-};
-
-static const struct cli_option snapshot_options[] = {
-	{ "name", 0, "NAME", "a name to start others by, like work or work:v2" },
-};
-
-static const struct cli_option fork_options[] = {
-	{ "count", 0, "N", "how many, 1 to 100 (default: 1)" },
-	{ "timeout", 0, "TIME", "how long they live (default: 5 minutes)" },
-};
-
-static const struct cli_option logs_options[] = {
-	{ "follow", 'f', NULL, "go on with what comes, until the sandbox ends" },
-};
-
-static const struct cli_option metrics_options[] = {
-	{ "since", 0, "TIME", "only samples that are no older (default: all)" },
-};
 
 #define EVENT_AGENT                                      \
 	{                                                \
@@ -156,22 +67,8 @@ static const struct cli_option usage_options[] = {
 	{ "template", 0, "NAME", "only of this template" },
 };
 
-static const struct cli_option port_options[] = {
-	{ "forward", 0, "LOCAL", "listen on this port of 127.0.0.1; 0 takes a free one" },
-};
-
 static const struct cli_option help_options[] = {
 	{ "man", 0, NULL, "as a manual page (troff)" },
-};
-
-static const struct cli_option key_create_options[] = {
-	{ "agent", 0, "NAME", "it acts for this agent alone" },
-	{ "expires", 0, "TIME", "it works so long (default: for ever)" },
-	{ "scope", 0, "SCOPE", "what it may do; may be repeated (default: everything)" },
-};
-
-static const struct cli_option key_rotate_options[] = {
-	{ "overlap", 0, "TIME", "the old key works so long yet (default: 24h; 0: not at all)" },
 };
 
 static const struct cli_option api_options[] = {
@@ -262,13 +159,7 @@ static const struct cli_option db_copy_options[] = { DB_OPTIONS,
 	"It is the database that 'atoll serve' would use with the same --data, --config and\n" \
 	"--database, and run by root or by who owns it. "
 
-#define OPTIONS(table) .options = (table), .n_options = ARRAY_SIZE(table)
-
-#define EXIT_NOTE                                                                                \
-	"The exit code is the command's own; 128+N when signal N ended it, 124 when --timeout\n" \
-	"did, 126 or 127 when it cannot be started, and 125 when atoll itself failed."
-
-const struct cli_command cli_commands[] = {
+static const struct cli_command commands[] = {
 	{
 		.name = "serve",
 		.words = "[--data DIR] [--listen HOST:PORT]",
@@ -287,347 +178,6 @@ const struct cli_command cli_commands[] = {
 		.see_also = "doctor, run",
 		OPTIONS(serve_options),
 		.run = cmd_serve,
-	},
-	{
-		.name = "run",
-		.words = "TEMPLATE [-- CMD [ARG...]]",
-		.summary = "make a sandbox, run a command in it, end it",
-		.detail = "Without CMD a login shell runs: in a terminal if there is one, else it "
-			  "reads "
-			  "stdin.\nTIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
-		.examples = "atoll run base -- python3 -c 'print(6*7)'\natoll run base\n"
-			    "tar c src | atoll run base -- tar x",
-		.see_also = "sandbox create, sandbox exec",
-		OPTIONS(run_options),
-		.min_words = 1,
-		.max_words = 1,
-		.takes_command = true,
-		.passes_exit = true,
-		.run = cmd_run,
-	},
-	{
-		.group = "sandbox",
-		.name = "create",
-		.words = "[TEMPLATE]",
-		.summary = "make a sandbox and print its id",
-		.detail = "TEMPLATE is 'base' unless given. TIME is seconds, or like 90s, 5m, 2h.",
-		.examples = "id=$(atoll sandbox create)\n"
-			    "atoll sandbox create base --timeout 1h --meta job=42 -e TOKEN=x",
-		.see_also = "sandbox exec, sandbox kill, run",
-		OPTIONS(create_options),
-		.max_words = 1,
-		.run = cmd_sandbox_create,
-	},
-	{
-		.group = "sandbox",
-		.name = "ls",
-		.guess = "list",
-		.words = "",
-		.summary = "list sandboxes",
-		.examples = "atoll sandbox ls\natoll sandbox ls -q | xargs -r atoll sandbox kill\n"
-			    "atoll sandbox ls --json | jq '.[].sandboxID'",
-		.see_also = "sandbox info",
-		OPTIONS(ls_options),
-		.run = cmd_sandbox_ls,
-	},
-	{
-		.group = "sandbox",
-		.name = "info",
-		.guess = "get",
-		.words = "SANDBOX",
-		.summary = "show one sandbox",
-		.detail = "SANDBOX is an id or a prefix of it that only one sandbox has.",
-		.examples = "atoll sandbox info i3k9",
-		.see_also = "sandbox ls",
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_info,
-	},
-	{
-		.group = "sandbox",
-		.name = "exec",
-		.words = "SANDBOX [--] CMD [ARG...]",
-		.summary = "run a command in a sandbox",
-		.detail = "CMD and its arguments are passed on exactly, without a shell. A stdin "
-			  "that is "
-			  "not a\nterminal is forwarded; -it gives a real terminal. Ctrl+C and "
-			  "SIGTERM reach the\ncommand. TIME is seconds, or like 90s, 5m, "
-			  "2h.\n" EXIT_NOTE,
-		.examples = "atoll sandbox exec i3k9 -- ls -l /\natoll sandbox exec -it i3k9 bash\n"
-			    "echo hello | atoll sandbox exec i3k9 -- wc -c",
-		.see_also = "run, sandbox cp",
-		OPTIONS(exec_options),
-		.min_words = 1,
-		.max_words = 1,
-		.takes_command = true,
-		.passes_exit = true,
-		.run = cmd_sandbox_exec,
-	},
-	{
-		.group = "sandbox",
-		.name = "cp",
-		.words = "SRC DST",
-		.summary = "copy files and directories in and out",
-		.detail =
-			"One of SRC and DST is SANDBOX:PATH. '-' is stdin or stdout: a file's "
-			"bytes, or "
-			"a tar\narchive for a directory. A relative PATH starts in the user's "
-			"home.\n"
-			"What comes out of a sandbox is written below DST alone: not through links "
-			"in it, and\nlinks that lead out of the copied directory are left out.",
-		.examples =
-			"atoll sandbox cp notes.txt i3k9:notes.txt\n"
-			"atoll sandbox cp i3k9:/var/log ./log\natoll sandbox cp i3k9:/etc/passwd -",
-		.see_also = "sandbox exec",
-		OPTIONS(cp_options),
-		.min_words = 2,
-		.max_words = 2,
-		.run = cmd_sandbox_cp,
-	},
-	{
-		.group = "sandbox",
-		.name = "kill",
-		.guess = "rm",
-		.words = "SANDBOX...",
-		.summary = "end sandboxes",
-		.detail = "All of them are tried; the exit code is the first failure's.",
-		.examples = "atoll sandbox kill i3k9\natoll sandbox kill --all",
-		.see_also = "sandbox ls",
-		OPTIONS(kill_options),
-		.max_words = -1,
-		.run = cmd_sandbox_kill,
-	},
-	{
-		.group = "sandbox",
-		.name = "connect",
-		.guess = "shell",
-		.words = "SANDBOX",
-		.summary = "open a shell in a sandbox",
-		.detail = "A login shell: in a terminal if there is one, else it reads stdin. A "
-			  "paused sandbox is\nresumed first. The sandbox does not end while the "
-			  "shell is open, and never earlier than\nit would have.\n" EXIT_NOTE,
-		.examples = "atoll sandbox connect i3k9\natoll sandbox connect -u root i3k9",
-		.see_also = "sandbox exec, sandbox resume, run",
-		OPTIONS(connect_options),
-		.min_words = 1,
-		.max_words = 1,
-		.passes_exit = true,
-		.run = cmd_sandbox_connect,
-	},
-	{
-		.group = "sandbox",
-		.name = "pause",
-		.words = "SANDBOX",
-		.summary = "stop a sandbox without losing it",
-		.detail = "Its processes stand still, and its time too. Fine to repeat.",
-		.examples = "atoll sandbox pause i3k9\natoll sandbox pause --disk i3k9",
-		.see_also = "sandbox resume, sandbox snapshot",
-		OPTIONS(pause_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_pause,
-	},
-	{
-		.group = "sandbox",
-		.name = "resume",
-		.words = "SANDBOX",
-		.summary = "let a paused sandbox go on",
-		.detail = "Fine to repeat. TIME is seconds, or like 90s, 5m, 2h.",
-		.examples = "atoll sandbox resume i3k9\natoll sandbox resume i3k9 --timeout 1h",
-		.see_also = "sandbox pause, sandbox connect",
-		OPTIONS(resume_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_resume,
-	},
-	{
-		.group = "sandbox",
-		.name = "snapshot",
-		.words = "SANDBOX",
-		.summary = "keep what a sandbox is now, and print the snapshot's id",
-		.detail = "The sandbox runs on. 'sandbox create' takes the id as a template.",
-		.examples = "atoll sandbox snapshot i3k9 --name work\natoll sandbox create work",
-		.see_also = "snapshot ls, snapshot rm, sandbox fork",
-		OPTIONS(snapshot_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_snapshot,
-	},
-	{
-		.group = "sandbox",
-		.name = "fork",
-		.words = "SANDBOX",
-		.summary = "make sandboxes that begin with another's files",
-		.detail = "The sandbox runs on. Prints an id a line; those that fail are named on "
-			  "stderr, and the\nexit code is the first failure's.",
-		.examples = "atoll sandbox fork i3k9\natoll sandbox fork i3k9 --count 5 -q",
-		.see_also = "sandbox snapshot",
-		OPTIONS(fork_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_fork,
-	},
-	{
-		.group = "sandbox",
-		.name = "extend",
-		.words = "SANDBOX TIME",
-		.summary = "let a sandbox live at least this long from now",
-		.detail = "Never shortens its life. Prints when it ends. TIME is seconds, or like "
-			  "90s, 5m, 2h.",
-		.examples = "atoll sandbox extend i3k9 1h",
-		.see_also = "sandbox info",
-		.min_words = 2,
-		.max_words = 2,
-		.run = cmd_sandbox_extend,
-	},
-	{
-		.group = "sandbox",
-		.name = "port",
-		.words = "SANDBOX PORT",
-		.summary = "print the address of a port of a sandbox, or bring the port here",
-		.detail = "With --forward, connections to this machine's loopback reach the port "
-			  "until Ctrl+C: of any\nprotocol, any number at once. The address is "
-			  "printed "
-			  "once it listens. The sandbox\nlives no longer by it.",
-		.examples = "curl \"$(atoll sandbox port i3k9 8080)\"\n"
-			    "atoll sandbox port i3k9 5432 --forward 5432\n"
-			    "atoll sandbox port i3k9 8080 --forward 0",
-		.see_also = "sandbox info, sandbox extend",
-		OPTIONS(port_options),
-		.min_words = 2,
-		.max_words = 2,
-		.run = cmd_sandbox_port,
-	},
-	{
-		.group = "sandbox",
-		.name = "logs",
-		.words = "SANDBOX",
-		.summary = "show what happened to a sandbox, oldest first",
-		.detail = "With -f and --json every entry is a document on a line of its own.",
-		.examples = "atoll sandbox logs i3k9\natoll sandbox logs -f i3k9",
-		.see_also = "sandbox metrics, sandbox info",
-		OPTIONS(logs_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_logs,
-	},
-	{
-		.group = "sandbox",
-		.name = "metrics",
-		.words = "SANDBOX",
-		.summary = "show what a sandbox used over time",
-		.detail = "A sample is taken every few seconds. TIME is seconds, or like 90s, 5m.",
-		.examples = "atoll sandbox metrics i3k9 --since 1m",
-		.see_also = "sandbox logs",
-		OPTIONS(metrics_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_sandbox_metrics,
-	},
-	{
-		.group = "snapshot",
-		.name = "ls",
-		.guess = "list",
-		.words = "",
-		.summary = "list snapshots, newest first",
-		.examples = "atoll snapshot ls\natoll snapshot ls -q",
-		.see_also = "sandbox snapshot",
-		.run = cmd_snapshot_ls,
-	},
-	{
-		.group = "snapshot",
-		.name = "rm",
-		.guess = "delete",
-		.words = "SNAPSHOT",
-		.summary = "remove a snapshot",
-		.detail = "Refused while sandboxes that started from it are there.",
-		.examples = "atoll snapshot rm work",
-		.see_also = "snapshot ls",
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_snapshot_rm,
-	},
-	{
-		.group = "key",
-		.name = "create",
-		.words = "[NAME]",
-		.summary = "make an API key and print it, this once",
-		.detail = "Scopes: sandboxes:read, sandboxes:write, execute, files, templates, "
-			  "volumes,\n"
-			  "secrets:use, secrets, keys, audit, usage, admin. TIME is seconds, or "
-			  "like 90s,\n"
-			  "5m, 2h, 30d.",
-		.examples =
-			"atoll key create ci\nexport E2B_API_KEY=$(atoll key create laptop)\n"
-			"atoll key create --agent reviewer --expires 30d --scope sandboxes:write "
-			"--scope execute",
-		.see_also = "key ls, key rotate, key revoke",
-		OPTIONS(key_create_options),
-		.max_words = 1,
-		.run = cmd_key_create,
-	},
-	{
-		.group = "key",
-		.name = "ls",
-		.guess = "list",
-		.words = "",
-		.summary = "list API keys, without their secret part",
-		.examples = "atoll key ls",
-		.see_also = "key create",
-		.run = cmd_key_ls,
-	},
-	{
-		.group = "key",
-		.name = "rotate",
-		.words = "KEY",
-		.summary = "replace an API key, and print the new one, this once",
-		.detail = "It is as the old one, which works beside it until the overlap ends. KEY "
-			  "is an id,\n"
-			  "a prefix of one, or a name that only one key has.",
-		.examples = "atoll key rotate ci --overlap 1h",
-		.see_also = "key create, key revoke",
-		OPTIONS(key_rotate_options),
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_key_rotate,
-	},
-	{
-		.group = "key",
-		.name = "revoke",
-		.guess = "rm",
-		.words = "KEY",
-		.summary = "make an API key useless",
-		.detail = "KEY is an id, a prefix of one, or a name that only one key has.",
-		.examples = "atoll key revoke ci",
-		.see_also = "key ls",
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_key_revoke,
-	},
-	{
-		.group = "volume",
-		.name = "ls",
-		.guess = "list",
-		.words = "",
-		.summary = "list volumes",
-		.detail = "LIMIT says who enforces a volume's size: the kernel, at once (hard), or the\n"
-			  "server, by measuring it from time to time.",
-		.examples = "atoll volume ls",
-		.see_also = "volume rotate-token",
-		.run = cmd_volume_ls,
-	},
-	{
-		.group = "volume",
-		.name = "rotate-token",
-		.words = "VOLUME",
-		.summary = "replace the token that opens a volume's content, and print the new one",
-		.detail = "The old token opens nothing from then on, and what it is still reading\n"
-			  "or writing is cut. VOLUME is an id, a prefix of one, or a name.",
-		.examples = "atoll volume rotate-token data",
-		.see_also = "volume ls",
-		.min_words = 1,
-		.max_words = 1,
-		.run = cmd_volume_rotate_token,
 	},
 	{
 		.name = "api",
@@ -963,4 +513,17 @@ const struct cli_command cli_commands[] = {
 		.run = cmd_help,
 	},
 };
-const size_t cli_n_commands = ARRAY_SIZE(cli_commands);
+TABLE(cli_main_commands, commands);
+
+const struct cli_command *cli_command(size_t i)
+{
+	static const struct cli_table *const parts[] = { &cli_sandbox_commands,
+		&cli_resource_commands, &cli_main_commands };
+
+	for (size_t part = 0; part < ARRAY_SIZE(parts); part++) {
+		if (i < parts[part]->n)
+			return &parts[part]->v[i];
+		i -= parts[part]->n;
+	}
+	return NULL;
+}

@@ -199,9 +199,9 @@ static bool options_are_in_order(const struct cli_command *c)
 /* The table itself: what the parser and the help take for granted. */
 TEST(table_is_complete_and_without_clashes)
 {
-	for (size_t i = 0; i < cli_n_commands; i++) {
-		const struct cli_command *c = &cli_commands[i];
+	const struct cli_command *c;
 
+	for (size_t i = 0; (c = cli_command(i)); i++) {
 		ASSERT(c->name && c->summary && c->words && c->examples && c->run);
 		ASSERT(!c->group || args_find_group(c->group));
 		ASSERT(args_find(c->group, c->name) == c);
