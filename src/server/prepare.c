@@ -1,6 +1,7 @@
 #include "server/prepare.h"
 #include "base/chroot.h"
 #include "server/become.h"
+#include "server/port.h"
 #include "server/program.h"
 #include "server/seed.h"
 #include "server/template-make.h"
@@ -386,6 +387,8 @@ int prepare(const struct config *config, struct listening take, struct prepared 
 		(void)err_wrap(e, r, "data directory %s", config->data);
 	if (r >= 0)
 		r = listening_open(&p.listening, config->listen, e);
+	if (r == -EADDRINUSE)
+		(void)port_explain(config->listen, e);
 	if (r >= 0)
 		r = learn_address(config, &p, e);
 	if (r >= 0)
