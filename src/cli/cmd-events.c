@@ -13,7 +13,6 @@ enum {
 	AGAIN_MOST_MS = 10000,
 	SILENT_MS = 40000, /* a stream has a heartbeat each 15 s */
 	ERROR_BYTES = 64 << 10,
-	LINE = 4096,
 };
 
 struct event {
@@ -107,7 +106,13 @@ static void show_json(struct jsonw *w, const struct event *v)
 	jsonw_end_object(w);
 }
 
-static void show_row(struct cli *cli, const struct event *v, struct out_table *t)
+enum {
+	COLUMNS = 9
+};
+static const char *const titles[COLUMNS] = { "SEQ", "TIME", "KIND", "SUBJECT", "BY", "FROM",
+	"AGENT", "TASK", "CAUSE" };
+
+static void fill_row(struct cli *cli, const struct event *v, struct out_table *t)
 {
 	size_t row = out_table_add(t);
 
@@ -116,21 +121,19 @@ static void show_row(struct cli *cli, const struct event *v, struct out_table *t
 	out_text(v->kind, out_table_cell(t, row, 2));
 	out_text(v->subject, out_table_cell(t, row, 3));
 	out_text(v->actor_name.n ? v->actor_name : v->actor, out_table_cell(t, row, 4));
-	out_text(v->source.n ? v->source : STR("-"), out_table_cell(t, row, 5));
-	out_text(v->agent_id.n ? v->agent_id : STR("-"), out_table_cell(t, row, 6));
-	out_text(v->task_id.n ? v->task_id : STR("-"), out_table_cell(t, row, 7));
-	out_text(v->cause.n ? v->cause : STR("-"), out_table_cell(t, row, 8));
+	out_text(v->source, out_table_cell(t, row, 5));
+	out_text(v->agent_id, out_table_cell(t, row, 6));
+	out_text(v->task_id, out_table_cell(t, row, 7));
+	out_text(v->cause, out_table_cell(t, row, 8));
 }
 
 static void show_page(struct cli *cli, const struct page *page, bool reversed)
 {
-	static const char *const titles[] = { "SEQ", "TIME", "KIND", "SUBJECT", "BY", "FROM",
-		"AGENT", "TASK", "CAUSE" };
 	CLEANUP(out_table_done) struct out_table t;
 	const struct event *v = page->items.v;
 	size_t n = page->items.n;
 
-	out_table_init(&t, titles, ARRAY_SIZE(titles));
+	out_table_init(&t, titles, COLUMNS);
 	if (cli->out.json)
 		jsonw_array(&cli->out.json_writer, NULL);
 	for (size_t i = 0; i < n; i++) {
@@ -141,7 +144,7 @@ static void show_page(struct cli *cli, const struct page *page, bool reversed)
 		else if (cli->out.quiet)
 			out_line(&cli->out, "%" PRId64, event->seq.value);
 		else
-			show_row(cli, event, &t);
+			fill_row(cli, event, &t);
 	}
 	if (cli->out.json) {
 		jsonw_end_array(&cli->out.json_writer);
@@ -151,6 +154,37 @@ static void show_page(struct cli *cli, const struct page *page, bool reversed)
 	} else if (n == 0) {
 		out_note(&cli->out, "nothing of that kind has happened");
 	}
+}
+
+/* The same columns, a row at a time: as wide as what they hold usually is. */
+static const size_t widths[COLUMNS] = { 7, 24, 22, 36, 12, 15, 8, 8, 0 };
+
+/* Where a person reads. */
+static void show_titles(struct cli *cli)
+{
+	CLEANUP(out_table_done) struct out_table t = { 0 };
+
+	if (!cli->out.stdout_tty || cli->out.json || cli->out.quiet)
+		return;
+	out_table_init(&t, titles, COLUMNS);
+	(void)out_table_add(&t);
+	for (size_t i = 0; i < COLUMNS; i++)
+		out_text(str_of(titles[i]), out_table_cell(&t, 0, i));
+	out_table_row(&cli->out, &t, 0, widths);
+}
+
+static void show_followed(struct cli *cli, const struct event *v)
+{
+	CLEANUP(out_table_done) struct out_table t;
+
+	out_table_init(&t, titles, COLUMNS);
+	if (cli->out.quiet) {
+		out_line(&cli->out, "%" PRId64, v->seq.value);
+		return;
+	}
+	fill_row(cli, v, &t);
+	out_text(v->at, out_table_cell(&t, 0, 1)); /* it stays on the screen: "1 s ago" would not */
+	out_table_row(&cli->out, &t, 0, widths);
 }
 
 static int read_limit(struct cli *cli, struct buf *path)
@@ -209,7 +243,6 @@ static int flow_event(void *arg, const struct sse_event *event, struct err *e)
 	struct cli *cli = f->cli;
 	struct arena *arena;
 	struct event v;
-	char at[OUT_CELL], kind[OUT_CELL], subject[OUT_CELL], rest[LINE];
 
 	if (event->id.n)
 		(void)snprintf(f->last, sizeof f->last, "%.*s", STR_ARG(event->id));
@@ -230,14 +263,7 @@ static int flow_event(void *arg, const struct sse_event *event, struct err *e)
 		(void)arena_free(arena);
 		return err_wrap(e, -EPROTO, "the server's event");
 	}
-	out_text(v.at, at);
-	out_text(v.kind, kind);
-	out_text(v.subject, subject);
-	out_clean(v.cause.n ? v.cause : v.data, rest, sizeof rest);
-	if (cli->out.stdout_tty)
-		out_line(&cli->out, "%s  %-20s %s  %s", at, kind, subject, rest);
-	else
-		out_line(&cli->out, "%s\t%s\t%s\t%s", at, kind, subject, rest);
+	show_followed(cli, &v);
 	(void)arena_free(arena);
 	return out_flush(&cli->out, e);
 }
@@ -376,6 +402,7 @@ static int follow(struct cli *cli, const char *path)
 	CLEANUP(flow_close) struct flow f;
 	int r = flow_open(&f, cli, path, true);
 
+	show_titles(cli);
 	while (r >= 0 && !f.signo) {
 		r = flow_once(&f, &cli->e);
 		if (r >= 0 && !f.signo && !is_passing(&f))

@@ -76,10 +76,21 @@ void out_body(struct out *out, struct str body)
 	(void)buf_add_str(&out->text, body);
 }
 
+void out_error_body(const struct out *out, struct str body)
+{
+	CLEANUP(buf_done) struct buf clean = BUF_INIT(OUT_MAX);
+
+	if (out->stderr_tty) {
+		out_for_terminal(&clean, body);
+		body = buf_str(&clean);
+	}
+	(void)fd_write_all(STDERR_FILENO, body.p, body.n);
+}
+
 void out_pair(struct out *out, const char *name, const char *value)
 {
 	if (out->stdout_tty)
-		out_line(out, "%-10s%s", name, value);
+		out_line(out, "%-16s %s", name, value);
 	else
 		out_line(out, "%s\t%s", name, value);
 }
@@ -248,11 +259,17 @@ static size_t width_of(const char *text)
 	return n;
 }
 
+/* An empty one would be lost by whoever takes tabs for blanks, as shells do. */
+static const char *shown(const char *cell)
+{
+	return cell[0] ? cell : "-";
+}
+
 static void print_cell(struct out *out, const char *cell)
 {
 	char clean[OUT_CELL];
 
-	out_clean(str_of(cell), clean, sizeof clean);
+	out_clean(str_of(shown(cell)), clean, sizeof clean);
 	(void)buf_adds(&out->text, clean);
 }
 
@@ -260,17 +277,37 @@ static void print_row(struct out *out, const char *const *cells, size_t n, const
 {
 	for (size_t c = 0; c < n; c++) {
 		print_cell(out, cells[c]);
-		for (size_t at = width_of(cells[c]); c + 1 < n && at < width[c] + 2; at++)
+		for (size_t at = MIN(width_of(shown(cells[c])), width[c]);
+			c + 1 < n && at < width[c] + 2; at++)
 			(void)buf_addc(&out->text, ' ');
 	}
 }
 
-static void print_tabbed(struct out *out, const struct out_table *t)
+static void print_tabbed(struct out *out, const struct out_table *t, size_t from, size_t to)
 {
-	for (size_t i = 0; i < t->n_rows * t->n_columns; i++) {
+	for (size_t i = from * t->n_columns; i < to * t->n_columns; i++) {
 		print_cell(out, t->cells[i]);
 		(void)buf_addc(&out->text, (i + 1) % t->n_columns ? '\t' : '\n');
 	}
+}
+
+static void print_aligned(struct out *out, const struct out_table *t, size_t row,
+	const size_t *width)
+{
+	const char *cells[OUT_MAX_COLUMNS];
+
+	for (size_t c = 0; c < t->n_columns; c++)
+		cells[c] = t->cells[row * t->n_columns + c];
+	print_row(out, cells, t->n_columns, width);
+	(void)buf_addc(&out->text, '\n');
+}
+
+void out_table_row(struct out *out, const struct out_table *t, size_t row, const size_t *width)
+{
+	if (out->stdout_tty)
+		print_aligned(out, t, row, width);
+	else
+		print_tabbed(out, t, row, row + 1);
 }
 
 void out_table_print(struct out *out, const struct out_table *t)
@@ -278,24 +315,18 @@ void out_table_print(struct out *out, const struct out_table *t)
 	size_t width[OUT_MAX_COLUMNS];
 
 	if (!out->stdout_tty) {
-		print_tabbed(out, t);
+		print_tabbed(out, t, 0, t->n_rows);
 		return;
 	}
 	for (size_t c = 0; c < t->n_columns; c++) {
 		width[c] = width_of(t->titles[c]);
 		for (size_t r = 0; r < t->n_rows; r++)
-			width[c] = MAX(width[c], width_of(t->cells[r * t->n_columns + c]));
+			width[c] = MAX(width[c], width_of(shown(t->cells[r * t->n_columns + c])));
 	}
 	(void)buf_adds(&out->text, out_color(out->stdout_color, OUT_BOLD));
 	print_row(out, t->titles, t->n_columns, width);
 	(void)buf_adds(&out->text, out_color(out->stdout_color, OUT_PLAIN));
 	(void)buf_addc(&out->text, '\n');
-	for (size_t r = 0; r < t->n_rows; r++) {
-		const char *cells[OUT_MAX_COLUMNS];
-
-		for (size_t c = 0; c < t->n_columns; c++)
-			cells[c] = t->cells[r * t->n_columns + c];
-		print_row(out, cells, t->n_columns, width);
-		(void)buf_addc(&out->text, '\n');
-	}
+	for (size_t r = 0; r < t->n_rows; r++)
+		print_aligned(out, t, r, width);
 }

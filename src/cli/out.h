@@ -53,6 +53,8 @@ void out_marked(struct out *out, enum out_style style, const char *mark, const c
 	__attribute__((format(printf, 4, 5)));
 void out_own(struct out *out, const char *text); /* lines of the program's own text */
 void out_body(struct out *out, struct str body); /* as it came; a terminal gets it cleaned */
+/* The same on stderr, at once. */
+void out_error_body(const struct out *out, struct str body);
 /* One of a few lines that describe a thing: a name and its value. */
 void out_pair(struct out *out, const char *name, const char *value);
 /* On stderr, at once, and only where somebody sits and did not ask for silence. */
@@ -66,7 +68,7 @@ void out_progress(const struct out *out, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 const char *out_color(bool on, enum out_style style); /* "" when off */
 
-/* Tables. Cells are copied; a row has as many as there are titles. */
+/* Tables. Cells are copied; a row has as many as there are titles. An empty one is shown as "-". */
 struct out_table {
 	const char *const *titles;
 	size_t n_columns, n_rows, cap_rows;
@@ -78,6 +80,8 @@ void out_table_done(struct out_table *t);
 char *out_table_cell(struct out_table *t, size_t row, size_t column);
 size_t out_table_add(struct out_table *t); /* a new row's number */
 void out_table_print(struct out *out, const struct out_table *t);
+/* One row as that prints it, where the others are not known yet: in columns of these widths. */
+void out_table_row(struct out *out, const struct out_table *t, size_t row, const size_t *width);
 
 /* "3 min ago", "in 2 h" on a terminal, ISO as given elsewhere; "-" when the text is no time. */
 void out_time(const struct out *out, struct str rfc3339, char cell[OUT_CELL]);

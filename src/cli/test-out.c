@@ -110,6 +110,31 @@ TEST(tables_are_aligned_for_people_and_tabbed_for_pipes)
 	buf_done(&pipe.text);
 }
 
+TEST(an_empty_cell_is_a_field_for_everybody)
+{
+	static const char *const titles[] = { "A", "B", "C" };
+	static const size_t widths[] = { 4, 1, 2 };
+	struct out person = { .text = BUF_INIT(4096), .stdout_tty = true },
+		   pipe = { .text = BUF_INIT(4096) };
+	CLEANUP(out_table_done) struct out_table t;
+
+	out_table_init(&t, titles, 3);
+	(void)out_table_add(&t);
+	(void)snprintf(out_table_cell(&t, 0, 1), OUT_CELL, "long");
+	out_table_print(&pipe, &t);
+	ASSERT_STR(pipe.text.p, "-\tlong\t-\n");
+	out_table_print(&person, &t);
+	ASSERT_STR(person.text.p, "A  B     C\n-  long  -\n");
+	buf_clear(&person.text);
+	out_table_row(&person, &t, 0, widths); /* what is too long for its column still ends */
+	ASSERT_STR(person.text.p, "-     long  -\n");
+	buf_clear(&pipe.text);
+	out_table_row(&pipe, &t, 0, widths);
+	ASSERT_STR(pipe.text.p, "-\tlong\t-\n");
+	buf_done(&person.text);
+	buf_done(&pipe.text);
+}
+
 TEST(colour_follows_flag_then_environment)
 {
 	struct out out = { 0 };

@@ -73,6 +73,29 @@ class Events(unittest.TestCase):
         self.assertEqual(follower.wait(20), 130)
         self.assertEqual(follower.stdout.read(), '')
 
+    def test_following_has_the_columns_of_the_list(self):
+        start = self.api.events()[-1]['seq']
+        agent, _ = self.api.key_for(agent_id='follows', scopes=['sandboxes:read', 'sandboxes:write'])
+        box = agent.ask('POST', '/sandboxes', {'timeout': 60})['id']
+        agent.ask('DELETE', f'/sandboxes/{box}')
+        follower = subprocess.Popen([ATOLL, 'events', '-f', '--after', str(start), '--kind', 'sandbox.,key.'],
+                                    stdout=subprocess.PIPE, text=True, env=self.env)
+        self.addCleanup(follower.stdout.close)
+        watchdog = threading.Timer(150, follower.kill)
+        watchdog.start()
+        self.addCleanup(watchdog.cancel)
+        followed = []
+        while not followed or followed[-1][2] != 'sandbox.ended':
+            followed.append(follower.stdout.readline().rstrip('\n').split('\t'))
+        follower.send_signal(signal.SIGINT)
+        self.assertEqual(follower.wait(20), 130)
+        listed = [row.split('\t') for row in self.atoll('events', '--after', str(start), '--kind',
+                                                        'sandbox.,key.').splitlines()]
+        self.assertEqual(listed[:len(followed)], followed)
+        self.assertEqual({len(row) for row in followed}, {9})
+        self.assertIn((box, 'follows'), {(row[3], row[6]) for row in followed})
+        self.assertNotIn('', {cell for row in followed for cell in row})
+
     def wait_for_readers(self, n):
         deadline = time.monotonic() + 60
         while f'atoll_feed_readers {n}\n' not in self.api.get('/metrics').body.decode():
