@@ -3,6 +3,7 @@
 enum {
 	MAX_WORD = 64, /* of a name that is compared; a longer one is nobody's typo */
 	MAX_SECONDS = 366 * 24 * 3600,
+	MAX_MIB = 1 << 30,
 };
 
 struct parser {
@@ -41,6 +42,7 @@ const struct cli_command *args_find(const char *group, const char *name)
 	const struct cli_command *c;
 
 	for (size_t i = 0; (c = cli_command(i)); i++) {
+
 		if (same_group(c->group, group) &&
 			(strcmp(c->name, name) == 0 || (c->guess && strcmp(c->guess, name) == 0)))
 			return c;
@@ -115,6 +117,7 @@ static void nearest_command(struct nearest *best, const char *group)
 	const struct cli_command *c;
 
 	for (size_t i = 0; (c = cli_command(i)); i++) {
+
 		if (same_group(c->group, group)) {
 			consider(best, c->name, group, c->name);
 			consider(best, c->guess, group, c->name);
@@ -376,4 +379,23 @@ int args_seconds(const char *option, const char *text, int64_t *ret, struct err 
 			"--%s: '%s' is not a time; seconds, or like 90s, 5m, 2h, 1d", option, text);
 	*ret = n * factor;
 	return 0;
+}
+
+int args_mib(const char *text, int64_t *ret)
+{
+	static const struct {
+		const char *unit;
+		int64_t mib;
+	} units[] = { { "", 1 }, { "M", 1 }, { "MiB", 1 }, { "G", 1 << 10 }, { "GiB", 1 << 10 },
+		{ "T", 1 << 20 }, { "TiB", 1 << 20 } };
+	size_t digits = strspn(text, "0123456789");
+	int64_t n;
+
+	for (size_t i = 0; digits && i < ARRAY_SIZE(units); i++)
+		if (strcmp(text + digits, units[i].unit) == 0 &&
+			str_to_int(str_make(text, digits), 1, MAX_MIB / units[i].mib, &n) >= 0) {
+			*ret = n * units[i].mib;
+			return 0;
+		}
+	return -EINVAL;
 }

@@ -90,3 +90,5 @@ int args_number(const char *what, const char *text, int64_t min, int64_t max, in
 	struct err *e);
 /* "90", "90s", "5m", "2h", "1d" to seconds, at least 1. */
 int args_seconds(const char *option, const char *text, int64_t *ret, struct err *e);
+/* "4GiB", "512MiB" or plain MiB. */
+int args_mib(const char *text, int64_t *ret);

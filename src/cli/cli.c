@@ -83,6 +83,15 @@ static int run(struct cli *cli, int argc, char **argv)
 	return args->command->run(cli);
 }
 
+/* What every program answers to. */
+static void spell_out_version(int argc, char **argv)
+{
+	static char version[] = "version";
+
+	if (argc > 1 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0))
+		argv[1] = version;
+}
+
 int cli_main(int argc, char **argv, const struct cli_parts *parts)
 {
 	CLEANUP(cli_done) struct cli cli = { .parts = parts };
@@ -90,6 +99,7 @@ int cli_main(int argc, char **argv, const struct cli_parts *parts)
 
 	(void)signal(SIGPIPE,
 		SIG_IGN); /* a reader that left is an error of write, told by -EPIPE */
+	spell_out_version(argc, argv);
 	cli.arena = arena_new(CLI_ARENA);
 	cli.term = getenv("TERM");
 	cli.env_data = getenv("ATOLL_DATA");

@@ -5,18 +5,27 @@ enum {
 	MAX_PORT = 65535,
 };
 
-static int show_address(struct cli *cli, const struct sandbox_info *info, int64_t port)
+const char *cli_port_url(struct cli *cli, const struct sandbox_info *info, const char *port)
 {
-	struct jsonw *w = &cli->out.json_writer;
-	const char *scheme, *url;
 	char domain[OUT_CELL];
 
-	if (!info->domain.n)
-		return err_set(&cli->e, -EPROTO, "the server names no domain for its sandboxes");
-	scheme = str_has_prefix(str_of(cli->config.api_url), STR("https:")) ? "https" : "http";
-	out_text(info->domain, domain);
-	url = arena_printf(cli->arena, "%s://%" PRId64 "-%.*s.%s", scheme, port, STR_ARG(info->id),
-		domain);
+	if (!info->access.domain.n)
+		return NULL;
+	out_text(info->access.domain, domain);
+	return arena_printf(cli->arena, "%s://%s-%.*s.%s",
+		str_has_prefix(str_of(cli->config.api_url), STR("https:")) ? "https" : "http", port,
+		STR_ARG(info->id), domain);
+}
+
+static int show_address(struct cli *cli, const struct sandbox_info *info, int64_t port)
+{
+	const char *url = cli_port_url(cli, info, arena_printf(cli->arena, "%" PRId64, port));
+	struct jsonw *w = &cli->out.json_writer;
+
+	if (!url)
+		return err_set(&cli->e, -EACCES,
+			"this key is not told where sandboxes' ports are: it lacks execute or "
+			"files");
 	if (!cli->out.json) {
 		out_line(&cli->out, "%s", url);
 		return EXIT_OK;

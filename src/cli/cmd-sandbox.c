@@ -1,4 +1,12 @@
+/* Sandboxes: made, listed, shown, ended. */
 #include "cli/cli-internal.h"
+
+enum {
+	LISTED = 1000, /* of those that have ended, unless --limit says */
+	MOST_LISTED = 100000,
+	PAGE = 500,
+	PATH_BYTES = 64 << 10,
+};
 
 static int lifetime(struct cli *cli, int64_t *ret, struct err *e)
 {
@@ -35,105 +43,187 @@ int cmd_sandbox_create(struct cli *cli)
 	return EXIT_OK;
 }
 
-/* The API's own names, without the access token: it is a secret nobody asked for. */
-static void info_json(struct jsonw *w, const struct sandbox_info *info)
+/* ---- what is shown of one ---- */
+
+static void optional_json(struct jsonw *w, const char *name, struct str value)
+{
+	if (value.n)
+		jsonw_str(w, name, value);
+	else
+		jsonw_null(w, name);
+}
+
+static void raw_json(struct jsonw *w, const char *name, struct str value)
+{
+	jsonw_raw(w, name, value.n ? value : STR("null"));
+}
+
+/* Without the access token: it is a secret nobody asked for. */
+static void info_json(struct jsonw *w, const void *item)
 {
 	static const struct json_map none;
+	const struct sandbox_info *info = item;
 
 	jsonw_object(w, NULL);
 	jsonw_str(w, "sandboxID", info->id);
 	jsonw_str(w, "templateID", info->template_id);
-	if (info->alias.p)
-		jsonw_str(w, "alias", info->alias);
+	jsonw_str(w, "alias", info->template_name);
 	jsonw_str(w, "state", info->state);
-	jsonw_str(w, "startedAt", info->started_at);
-	jsonw_str(w, "endAt", info->end_at);
-	jsonw_int(w, "cpuCount", info->cpu_count.value);
-	jsonw_int(w, "memoryMB", info->memory_mb.value);
-	jsonw_int(w, "diskSizeMB", info->disk_mb.value);
-	jsonw_map(w, "metadata", info->metadata.is_set ? &info->metadata : &none);
+	optional_json(w, "agentID", info->agent_id);
+	optional_json(w, "taskID", info->task_id);
+	optional_json(w, "runtime", info->runtime);
+	optional_json(w, "startedAt", info->started_at);
+	optional_json(w, "endAt", info->end_at);
+	optional_json(w, "endedAt", info->ended_at);
+	optional_json(w, "endedBy", info->ended_by);
+	optional_json(w, "endedWhy", info->ended_why);
+	jsonw_int(w, "cpuCount", cli_sandbox_limit(info, "cpu"));
+	jsonw_int(w, "memoryMB", cli_sandbox_limit(info, "memory_mb"));
+	jsonw_int(w, "diskSizeMB", cli_sandbox_limit(info, "disk_mb"));
+	jsonw_object(w, "limits");
+	for (size_t i = 0; i < info->limits.n; i++) {
+		char name[64];
+
+		(void)snprintf(name, sizeof name, "%.*s", STR_ARG(info->limits.v[i].key));
+		jsonw_raw(w, name, info->limits.v[i].value);
+	}
 	jsonw_end_object(w);
-}
-
-static void list_json(struct cli *cli, const struct sandbox_info *all, size_t n)
-{
-	struct jsonw *w = &cli->out.json_writer;
-
-	jsonw_array(w, NULL);
-	for (size_t i = 0; i < n; i++)
-		info_json(w, &all[i]);
-	jsonw_end_array(w);
-	(void)buf_addc(&cli->out.text, '\n');
+	jsonw_map(w, "metadata", info->metadata.is_set ? &info->metadata : &none);
+	if (info->internet.is_set)
+		jsonw_bool(w, "internet", info->internet.value);
+	raw_json(w, "network", info->network);
+	raw_json(w, "volumes", info->volumes);
+	jsonw_end_object(w);
 }
 
 static struct str shown_template(const struct sandbox_info *info)
 {
-	return info->alias.n ? info->alias : info->template_id;
+	return info->template_name.n ? info->template_name : info->template_id;
 }
 
-static void list_table(struct cli *cli, const struct sandbox_info *all, size_t n)
+/* ---- ls ---- */
+
+static void list_row(struct cli *cli, const void *item, struct out_table *t, size_t row)
 {
-	static const char *const titles[] = { "ID", "TEMPLATE", "STATE", "STARTED", "ENDS", "CPU",
-		"MEMORY" };
-	CLEANUP(out_table_done) struct out_table t;
+	const struct sandbox_info *info = item;
 
-	out_table_init(&t, titles, ARRAY_SIZE(titles));
-	for (size_t i = 0; i < n; i++) {
-		size_t row = out_table_add(&t);
+	out_text(info->id, out_table_cell(t, row, 0));
+	out_text(shown_template(info), out_table_cell(t, row, 1));
+	out_text(info->state, out_table_cell(t, row, 2));
+	out_time(&cli->out, info->started_at, out_table_cell(t, row, 3));
+	out_time(&cli->out, info->ended_at.n ? info->ended_at : info->end_at,
+		out_table_cell(t, row, 4));
+	(void)snprintf(out_table_cell(t, row, 5), OUT_CELL, "%" PRId64,
+		cli_sandbox_limit(info, "cpu"));
+	out_size((uint64_t)cli_sandbox_limit(info, "memory_mb") << 20, out_table_cell(t, row, 6));
+	out_text(info->agent_id, out_table_cell(t, row, 7));
+	out_text(info->task_id, out_table_cell(t, row, 8));
+	cli_map_cell(&info->metadata, out_table_cell(t, row, 9));
+}
 
-		out_text(all[i].id, out_table_cell(&t, row, 0));
-		out_text(shown_template(&all[i]), out_table_cell(&t, row, 1));
-		out_text(all[i].state, out_table_cell(&t, row, 2));
-		out_time(&cli->out, all[i].started_at, out_table_cell(&t, row, 3));
-		out_time(&cli->out, all[i].end_at, out_table_cell(&t, row, 4));
-		(void)snprintf(out_table_cell(&t, row, 5), OUT_CELL, "%" PRId64,
-			all[i].cpu_count.value);
-		out_size((uint64_t)all[i].memory_mb.value << 20, out_table_cell(&t, row, 6));
+static struct str list_id(const void *item)
+{
+	return ((const struct sandbox_info *)item)->id;
+}
+
+/* "K=V,K=V": the API looks for all of them. */
+static int add_metadata(struct cli *cli, struct buf *path, struct err *e)
+{
+	CLEANUP(buf_done) struct buf pairs = BUF_INIT(PATH_BYTES);
+	const char *pair;
+	size_t at = 0;
+
+	while ((pair = args_next(&cli->args, "meta", &at))) {
+		const char *equals = strchr(pair, '=');
+
+		if (!equals || equals == pair || strchr(pair, ','))
+			return err_set(e, -EINVAL,
+				"--meta: '%s' is not of the form K=V, without commas", pair);
+		(void)buf_printf(&pairs, "%s%s", pairs.n ? "," : "", pair);
 	}
-	out_table_print(&cli->out, &t);
+	cli_add_query(path, "metadata", pairs.n ? buf_str(&pairs).p : NULL);
+	return 0;
+}
+
+static int list_path(struct cli *cli, struct buf *path, int64_t *ret_most, struct err *e)
+{
+	const char *limit = args_value(&cli->args, "limit"),
+		   *state = args_value(&cli->args, "state");
+	bool all = args_has(&cli->args, "all");
+	int r = 0;
+
+	if (all && state)
+		return err_set(e, -EINVAL, "--all and --state do not go together");
+	*ret_most = all || state ? LISTED : 0;
+	if (limit)
+		r = args_number("--limit", limit, 1, MOST_LISTED, ret_most, e);
+	(void)buf_printf(path, "/api/v1/sandboxes?limit=%" PRId64,
+		*ret_most ? MIN(*ret_most, (int64_t)PAGE) : PAGE);
+	cli_add_query(path, "state", all ? "running,paused,ended" : state);
+	cli_add_query(path, "agent_id", args_value(&cli->args, "agent"));
+	cli_add_query(path, "task_id", args_value(&cli->args, "task"));
+	cli_add_query(path, "template", args_value(&cli->args, "template"));
+	return r == 0 ? add_metadata(cli, path, e) : r;
 }
 
 int cmd_sandbox_ls(struct cli *cli)
 {
-	cleanup_free struct sandbox_info *all = NULL;
-	size_t n = 0;
-	int r = cli_sandbox_list(cli, &all, &n, &cli->e);
+	static const char *const titles[] = { "ID", "TEMPLATE", "STATE", "STARTED", "ENDS", "CPU",
+		"MEMORY", "AGENT", "TASK", "METADATA" };
+	CLEANUP(buf_done) struct buf path = BUF_INIT(PATH_BYTES);
+	struct cli_listing listing = { .shape = &cli_sandbox_shape,
+		.titles = titles,
+		.n_titles = ARRAY_SIZE(titles),
+		.row = list_row,
+		.id = list_id,
+		.json = info_json,
+		.none = "no sandboxes; 'atoll sandbox create' makes one" };
+	int r = list_path(cli, &path, &listing.most, &cli->e);
 
 	if (r < 0)
 		return r;
-	if (cli->out.json) {
-		list_json(cli, all, n);
-	} else if (cli->out.quiet) {
-		for (size_t i = 0; i < n; i++)
-			out_line(&cli->out, "%.*s", STR_ARG(all[i].id));
-	} else if (n == 0) {
-		out_note(&cli->out, "no sandboxes; 'atoll sandbox create' makes one");
-	} else {
-		list_table(cli, all, n);
-	}
-	return EXIT_OK;
+	if (path.failed)
+		return err_set(&cli->e, -EINVAL, "too much to look for");
+	listing.path = path.p;
+	return cli_show_listing(cli, &listing);
+}
+
+/* ---- info ---- */
+
+static void pair_time(struct cli *cli, const char *name, struct str value)
+{
+	char cell[OUT_CELL];
+
+	if (!value.n)
+		return;
+	out_time(&cli->out, value, cell);
+	out_pair(&cli->out, name, cell);
 }
 
 static void info_lines(struct cli *cli, const struct sandbox_info *info)
 {
-	char cell[OUT_CELL], key[OUT_CELL], line[2 * OUT_CELL + 1];
+	char key[OUT_CELL], cell[OUT_CELL], line[2 * OUT_CELL + 1];
+	const char *url = cli_port_url(cli, info, "PORT");
 
-	out_text(info->id, cell);
-	out_pair(&cli->out, "id", cell);
-	out_text(shown_template(info), cell);
-	out_pair(&cli->out, "template", cell);
-	out_text(info->state, cell);
-	out_pair(&cli->out, "state", cell);
-	out_time(&cli->out, info->started_at, cell);
-	out_pair(&cli->out, "started", cell);
-	out_time(&cli->out, info->end_at, cell);
-	out_pair(&cli->out, "ends", cell);
-	(void)snprintf(cell, sizeof cell, "%" PRId64, info->cpu_count.value);
-	out_pair(&cli->out, "cpu", cell);
-	out_size((uint64_t)info->memory_mb.value << 20, cell);
-	out_pair(&cli->out, "memory", cell);
-	out_size((uint64_t)info->disk_mb.value << 20, cell);
-	out_pair(&cli->out, "disk", cell);
+	cli_pair(cli, "id", info->id);
+	cli_pair(cli, "template", shown_template(info));
+	cli_pair(cli, "state", info->state);
+	cli_pair(cli, "agent", info->agent_id);
+	cli_pair(cli, "task", info->task_id);
+	cli_pair(cli, "runtime", info->runtime);
+	pair_time(cli, "started", info->started_at);
+	pair_time(cli, "ends", info->end_at);
+	pair_time(cli, "ended", info->ended_at);
+	cli_pair(cli, "ended by", info->ended_by);
+	cli_pair(cli, "because", info->ended_why);
+	cli_pair_limits(cli, &info->limits);
+	if (info->internet.is_set)
+		out_pair(&cli->out, "internet", info->internet.value ? "yes" : "no");
+	cli_pair(cli, "network", info->network);
+	if (info->volumes.n > strlen("[]"))
+		cli_pair(cli, "volumes", info->volumes);
+	if (url)
+		out_pair(&cli->out, "address", url);
 	for (size_t i = 0; i < info->metadata.n; i++) {
 		out_text(info->metadata.v[i].key, key);
 		out_text(info->metadata.v[i].value, cell);
@@ -145,7 +235,9 @@ static void info_lines(struct cli *cli, const struct sandbox_info *info)
 int cmd_sandbox_info(struct cli *cli)
 {
 	struct sandbox_info info;
-	int r = sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
+	int r = args_has(&cli->args, "all")
+			? sandbox_look_up_any(cli, cli->args.words[0], &info, &cli->e)
+			: sandbox_look_up(cli, cli->args.words[0], &info, &cli->e);
 
 	if (r < 0)
 		return r;

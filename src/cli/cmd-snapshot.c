@@ -1,31 +1,60 @@
-/* Snapshots: made of a running sandbox, listed, removed. New sandboxes start from them by their id,
- * as from a template. */
+/* Snapshots: made of a running sandbox, listed, shown, removed. New sandboxes start from them by
+ * their id, as from a template. */
 #include "cli/cli-internal.h"
 
 enum {
 	MAX_BODY = 4096,
-	MAX_PATH = 4096,
+	MAX_PATH = 64 << 10,
 };
 
 struct snapshot_info {
-	struct str id;
-	struct json_strs names;
+	struct str id, name, tag, sandbox_id, agent_id, base, runtime, created_at;
+	struct json_int size_mb;
 };
+#define SNAPSHOT_FIELD(member, name, kind) \
+	JSON_FIELD(struct snapshot_info, member, name, kind, .flags = JSON_LAX)
 static const struct json_field snapshot_fields[] = {
-	JSON_FIELD(struct snapshot_info, id, "snapshotID", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct snapshot_info, names, "names", JSON_STRS, .flags = JSON_LAX),
+	JSON_FIELD(struct snapshot_info, id, "snapshot", JSON_STR, .flags = JSON_REQUIRED),
+	SNAPSHOT_FIELD(name, "name", JSON_STR),
+	SNAPSHOT_FIELD(tag, "tag", JSON_STR),
+	SNAPSHOT_FIELD(sandbox_id, "sandbox_id", JSON_STR),
+	SNAPSHOT_FIELD(agent_id, "agent_id", JSON_STR),
+	SNAPSHOT_FIELD(base, "base_template", JSON_STR),
+	SNAPSHOT_FIELD(runtime, "runtime", JSON_STR),
+	SNAPSHOT_FIELD(size_mb, "size_mb", JSON_INT),
+	SNAPSHOT_FIELD(created_at, "created_at", JSON_STR),
 };
 static const struct json_shape snapshot_shape =
 	JSON_SHAPE(struct snapshot_info, snapshot_fields, .ignore_unknown = true);
 
-static void snapshot_json(struct jsonw *w, const struct snapshot_info *info)
+static void optional_json(struct jsonw *w, const char *name, struct str value)
 {
+	if (value.n)
+		jsonw_str(w, name, value);
+	else
+		jsonw_null(w, name);
+}
+
+static void snapshot_json(struct jsonw *w, const void *item)
+{
+	const struct snapshot_info *info = item;
+
 	jsonw_object(w, NULL);
 	jsonw_str(w, "snapshotID", info->id);
 	jsonw_array(w, "names");
-	for (size_t i = 0; i < info->names.n; i++)
-		jsonw_str(w, NULL, info->names.v[i]);
+	if (info->name.n)
+		jsonw_str(w, NULL, info->name);
 	jsonw_end_array(w);
+	jsonw_str(w, "tag", info->tag);
+	jsonw_str(w, "sandboxID", info->sandbox_id);
+	optional_json(w, "agentID", info->agent_id);
+	optional_json(w, "baseTemplate", info->base);
+	optional_json(w, "runtime", info->runtime);
+	if (info->size_mb.is_set)
+		jsonw_int(w, "sizeMB", info->size_mb.value);
+	else
+		jsonw_null(w, "sizeMB");
+	optional_json(w, "createdAt", info->created_at);
 	jsonw_end_object(w);
 }
 
@@ -45,7 +74,7 @@ static int make_snapshot(struct cli *cli, const char *id, struct snapshot_info *
 	jsonw_end_object(&w);
 	if (body.failed)
 		return err_set(e, -EINVAL, "--name is too long");
-	request.path = arena_printf(cli->arena, "/sandboxes/%s/snapshots", id);
+	request.path = arena_printf(cli->arena, "/api/v1/sandboxes/%s/snapshot", id);
 	request.body = buf_str(&body);
 	r = cli_api_call(cli, &request, &reply, e);
 	if (r < 0)
@@ -77,144 +106,110 @@ int cmd_sandbox_snapshot(struct cli *cli)
 
 /* ---- ls ---- */
 
-typedef void (*snapshot_fn)(struct cli *cli, const struct snapshot_info *info, void *arg);
-
-static void show_row(struct cli *cli, const struct snapshot_info *info, void *arg)
+static void size_cell(const struct snapshot_info *info, char cell[OUT_CELL])
 {
-	struct out_table *table = arg;
-	size_t row;
-
-	if (cli->out.json) {
-		snapshot_json(&cli->out.json_writer, info);
-	} else if (cli->out.quiet) {
-		out_line(&cli->out, "%.*s", STR_ARG(info->id));
-	} else {
-		row = out_table_add(table);
-		out_text(info->id, out_table_cell(table, row, 0));
-		out_text(info->names.n ? info->names.v[0] : STR_NONE,
-			out_table_cell(table, row, 1));
-	}
+	if (info->size_mb.is_set)
+		out_size((uint64_t)info->size_mb.value << 20, cell);
+	else
+		out_text(STR_NONE, cell);
 }
 
-struct visit {
-	struct cli *cli;
-	snapshot_fn fn;
-	void *arg;
-};
-
-static int visit_page(void *arg, const struct json_list *rows, struct err *e)
+static void show_row(struct cli *cli, const void *item, struct out_table *t, size_t row)
 {
-	struct visit *visit = arg;
-	const struct snapshot_info *v = rows->v;
+	const struct snapshot_info *info = item;
 
-	(void)e;
-	for (size_t i = 0; i < rows->n; i++)
-		visit->fn(visit->cli, &v[i], visit->arg);
-	return 0;
+	out_text(info->id, out_table_cell(t, row, 0));
+	out_text(info->name, out_table_cell(t, row, 1));
+	size_cell(info, out_table_cell(t, row, 2));
+	out_time(&cli->out, info->created_at, out_table_cell(t, row, 3));
+	out_text(info->sandbox_id, out_table_cell(t, row, 4));
+	out_text(info->base, out_table_cell(t, row, 5));
+	out_text(info->agent_id, out_table_cell(t, row, 6));
 }
 
-static int each_snapshot(struct cli *cli, snapshot_fn fn, void *arg, struct err *e)
+static struct str show_id(const void *item)
 {
-	struct visit visit = { cli, fn, arg };
-
-	return cli_api_each_page(cli, "/snapshots?limit=100", &snapshot_shape, visit_page, &visit,
-		e);
+	return ((const struct snapshot_info *)item)->id;
 }
 
 int cmd_snapshot_ls(struct cli *cli)
 {
-	static const char *const titles[] = { "ID", "NAME" };
-	CLEANUP(out_table_done) struct out_table table;
-	int r;
+	static const char *const titles[] = { "ID", "NAME", "SIZE", "CREATED", "SANDBOX", "BASE",
+		"AGENT" };
+	CLEANUP(buf_done) struct buf path = BUF_INIT(MAX_PATH);
+	struct cli_listing listing = { .shape = &snapshot_shape,
+		.titles = titles,
+		.n_titles = ARRAY_SIZE(titles),
+		.row = show_row,
+		.id = show_id,
+		.json = snapshot_json,
+		.none = "no snapshots; 'atoll sandbox snapshot SANDBOX' makes one" };
 
-	out_table_init(&table, titles, ARRAY_SIZE(titles));
-	if (cli->out.json)
-		jsonw_array(&cli->out.json_writer, NULL);
-	r = each_snapshot(cli, show_row, &table, &cli->e);
+	(void)buf_adds(&path, "/api/v1/snapshots?limit=200");
+	cli_add_query(&path, "sandbox_id", args_value(&cli->args, "sandbox"));
+	cli_add_query(&path, "name", args_value(&cli->args, "name"));
+	if (path.failed)
+		return err_set(&cli->e, -EINVAL, "too much to look for");
+	listing.path = path.p;
+	return cli_show_listing(cli, &listing);
+}
+
+/* ---- one ---- */
+
+static int find(struct cli *cli, const char *typed, struct snapshot_info *ret)
+{
+	int r = cli_get(cli, cli_path(cli, "/api/v1/snapshots/", str_of(typed), ""),
+		&snapshot_shape, ret, NULL);
+
+	if (r == -ENOENT)
+		(void)snprintf(cli->hint, sizeof cli->hint, "'atoll snapshot ls' lists them");
+	return r;
+}
+
+int cmd_snapshot_info(struct cli *cli)
+{
+	struct snapshot_info info = { 0 };
+	char cell[OUT_CELL];
+	int r = find(cli, cli->args.words[0], &info);
+
 	if (r < 0)
 		return r;
 	if (cli->out.json) {
-		jsonw_end_array(&cli->out.json_writer);
+		snapshot_json(&cli->out.json_writer, &info);
 		(void)buf_addc(&cli->out.text, '\n');
-	} else if (table.n_rows) {
-		out_table_print(&cli->out, &table);
-	} else if (!cli->out.quiet) {
-		out_note(&cli->out, "no snapshots; 'atoll sandbox snapshot SANDBOX' makes one");
-	}
-	return EXIT_OK;
-}
-
-/* ---- rm ---- */
-
-struct search {
-	struct str typed;
-	struct str id; /* n 0: not found */
-};
-
-static bool is_named(struct str name, struct str typed)
-{
-	return str_eq(name, typed) ||
-	       (str_has_prefix(name, typed) && str_is(str_from(name, typed.n), ":default"));
-}
-
-static void match(struct cli *cli, const struct snapshot_info *info, void *arg)
-{
-	struct search *s = arg;
-
-	(void)cli;
-	if (is_named(info->id, s->typed))
-		s->id = info->id;
-	for (size_t i = 0; i < info->names.n; i++)
-		if (is_named(info->names.v[i], s->typed))
-			s->id = info->id;
-}
-
-/* The API removes snapshots as the templates they are. Templates that are none must not go by a
- * word that was meant for a snapshot. */
-static int find_snapshot(struct cli *cli, const char *typed, struct str *ret, struct err *e)
-{
-	struct search s = { .typed = str_of(typed) };
-	int r = each_snapshot(cli, match, &s, e);
-
-	if (r < 0)
-		return r;
-	if (!s.id.n) {
-		(void)snprintf(cli->hint, sizeof cli->hint, "'atoll snapshot ls' lists them");
-		return err_set(e, -ENOENT, "there is no snapshot '%s'", typed);
-	}
-	*ret = s.id;
-	return 0;
-}
-
-int cmd_snapshot_rm(struct cli *cli)
-{
-	CLEANUP(buf_done) struct buf path = BUF_INIT(MAX_PATH);
-	struct api_request request = { .method = "DELETE" };
-	struct jsonw *w = &cli->out.json_writer;
-	struct api_reply reply;
-	char cell[OUT_CELL];
-	struct str id = STR_NONE;
-	int r = find_snapshot(cli, cli->args.words[0], &id, &cli->e);
-
-	if (r < 0)
-		return r;
-	(void)buf_adds(&path, "/templates/");
-	(void)percent_encode(id, &path);
-	if (path.failed)
-		return err_set(&cli->e, -EPROTO, "the server named a snapshot in a strange way");
-	request.path = path.p;
-	r = cli_api_call(cli, &request, &reply, &cli->e);
-	if (r < 0)
-		return r;
-	if (!cli->out.json) {
-		out_text(id, cell);
-		out_line(&cli->out, "%s", cell);
 		return EXIT_OK;
 	}
-	jsonw_object(w, NULL);
-	jsonw_str(w, "snapshotID", id);
-	jsonw_bool(w, "removed", true);
-	jsonw_end_object(w);
-	(void)buf_addc(&cli->out.text, '\n');
+	if (cli->out.quiet) {
+		out_line(&cli->out, "%.*s", STR_ARG(info.id));
+		return EXIT_OK;
+	}
+	cli_pair(cli, "id", info.id);
+	cli_pair(cli, "name", info.name);
+	cli_pair(cli, "tag", info.tag);
+	size_cell(&info, cell);
+	out_pair(&cli->out, "size", cell);
+	out_time(&cli->out, info.created_at, cell);
+	out_pair(&cli->out, "created", cell);
+	cli_pair(cli, "sandbox", info.sandbox_id);
+	cli_pair(cli, "base", info.base);
+	cli_pair(cli, "runtime", info.runtime);
+	cli_pair(cli, "agent", info.agent_id);
 	return EXIT_OK;
+}
+
+/* One at a time: a name without a tag means its newest. */
+int cmd_snapshot_rm(struct cli *cli)
+{
+	struct api_request request = { .method = "DELETE" };
+	struct snapshot_info info = { 0 };
+	struct api_reply reply;
+	int r = find(cli, cli->args.words[0], &info);
+
+	if (r < 0)
+		return r;
+	request.path = cli_path(cli, "/api/v1/snapshots/", info.id, "");
+	r = request.path
+		    ? cli_api_call(cli, &request, &reply, &cli->e)
+		    : err_set(&cli->e, -EPROTO, "the server named a snapshot in a strange way");
+	return r < 0 ? r : cli_show_gone(cli, "snapshotID", info.id);
 }

@@ -259,23 +259,10 @@ int cmd_team_ls(struct cli *cli)
 
 /* ---- setting ---- */
 
-/* "4GiB", "512MiB" or plain MiB. */
 static int read_size(const char *option, const char *text, int64_t *ret, struct err *e)
 {
-	static const struct {
-		const char *unit;
-		int64_t mib;
-	} units[] = { { "", 1 }, { "M", 1 }, { "MiB", 1 }, { "G", 1 << 10 }, { "GiB", 1 << 10 },
-		{ "T", 1 << 20 }, { "TiB", 1 << 20 } };
-	size_t digits = strspn(text, "0123456789");
-	int64_t n;
-
-	for (size_t i = 0; digits && i < ARRAY_SIZE(units); i++)
-		if (strcmp(text + digits, units[i].unit) == 0 &&
-			str_to_int(str_make(text, digits), 1, MAX_NUMBER / units[i].mib, &n) >= 0) {
-			*ret = n * units[i].mib;
-			return 0;
-		}
+	if (args_mib(text, ret) == 0)
+		return 0;
 	return err_set(e, -EINVAL, "--%s must be a size like 512MiB or 4GiB, or 'usual', not '%s'",
 		option, text);
 }

@@ -49,14 +49,17 @@ static const struct script {
 struct line {
 	const struct cli_group *group;
 	const struct cli_command *command;
-	size_t n_words; /* of the command */
-	bool is_over;   /* what follows is somebody else's command line, or an option's value */
+	const struct cli_option *option; /* whose value is being typed; NULL: none */
+	const char *first;               /* of the command's words; NULL: there is none yet */
+	size_t n_words;                  /* of the command */
+	bool is_over; /* what follows is somebody else's command line, or nothing is known of it */
 };
 
 struct answer {
 	struct cli *cli;
 	const char *typed;
 	bool with_help;  /* this shell shows a word about each */
+	int64_t left_ms; /* that the server is waited for yet */
 	struct jsonw *w; /* NULL: plain lines */
 };
 
@@ -87,21 +90,22 @@ static const struct cli_option *option_in(const struct cli_option *options, size
 	return NULL;
 }
 
-/* An option of its own word, whose value is the next word. */
-static bool wants_value(const struct cli_command *c, const char *word)
+/* An option of its own word, whose value is the next word; NULL: it is none. */
+static const struct cli_option *wants_value(const struct cli_command *c, const char *word)
 {
 	const struct cli_option *o = c ? option_in(c->options, c->n_options, word) : NULL;
 
 	if (!o && !(c && c->runs_alone))
 		o = option_in(cli_common_options, cli_n_common_options, word);
-	return o && o->value;
+	return o && o->value ? o : NULL;
 }
 
 /* Nothing is known about what follows a word that is none of ours. */
 static void step(struct line *at, const char *word)
 {
 	if (at->command) {
-		at->n_words++;
+		if (at->n_words++ == 0)
+			at->first = word;
 		return;
 	}
 	if (!at->group) {
@@ -118,14 +122,15 @@ static struct line stand(char *const *words, size_t n)
 	struct line at = { 0 };
 
 	for (size_t i = 0; i < n && !at.is_over; i++) {
+		const struct cli_option *o;
+
 		if (words[i][0] != '-' || !words[i][1]) {
 			step(&at, words[i]);
 			at.is_over |= at.command && at.command->takes_command && at.n_words > 1;
 		} else if (strcmp(words[i], "--") == 0) {
 			at.is_over = true;
-		} else if (wants_value(at.command, words[i])) {
-			i++;
-			at.is_over = i == n;
+		} else if ((o = wants_value(at.command, words[i])) && ++i == n) {
+			at.option = o;
 		}
 	}
 	return at;
@@ -150,45 +155,137 @@ static void offer_commands(struct answer *a, const struct cli_group *group)
 	for (size_t i = 0; !group && i < cli_n_groups; i++)
 		offer(a, str_of(cli_groups[i].name), cli_groups[i].summary);
 	for (size_t i = 0; (c = cli_command(i)); i++) {
+
 		if (group ? c->group && strcmp(c->group, group->name) == 0 : !c->group)
 			offer(a, str_of(c->name), c->summary);
 	}
 }
 
 struct row {
-	struct str sandbox, snapshot, key, state, name;
+	struct str id, name, snapshot, state;
+	struct json_int n;
 };
 static const struct json_field row_fields[] = {
-	JSON_FIELD(struct row, sandbox, "sandboxID", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct row, snapshot, "snapshotID", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct row, key, "id", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct row, state, "state", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct row, id, "id", JSON_STR, .flags = JSON_LAX),
 	JSON_FIELD(struct row, name, "name", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct row, snapshot, "snapshot", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct row, state, "state", JSON_STR, .flags = JSON_LAX),
+	JSON_FIELD(struct row, n, "execution", JSON_INT, .flags = JSON_LAX),
 };
 static const struct json_shape row_shape =
 	JSON_SHAPE(struct row, row_fields, .ignore_unknown = true);
 
+struct rows {
+	struct json_list items;
+};
+static const struct json_field rows_fields[] = {
+	JSON_FIELD(struct rows, items, "items", JSON_OBJECTS, .flags = JSON_REQUIRED,
+		.shape = &row_shape),
+};
+static const struct json_shape rows_shape =
+	JSON_SHAPE(struct rows, rows_fields, .ignore_unknown = true);
+
+/* How the word is written on the line, and what goes behind it there. */
+enum by {
+	BY_ID,
+	BY_NAME,
+	BY_SNAPSHOT,
+	BY_NUMBER,
+};
+
+static void offer_row(struct answer *a, const struct row *row, enum by by, const char *behind)
+{
+	char help[OUT_CELL], text[OUT_CELL];
+	struct str value = by == BY_ID     ? row->id
+			   : by == BY_NAME ? (row->name.n ? row->name : row->id)
+					   : row->snapshot;
+
+	if (by == BY_NUMBER)
+		(void)snprintf(text, sizeof text, "%" PRId64, row->n.value);
+	else
+		(void)snprintf(text, sizeof text, "%.*s%s", (int)MIN(value.n, sizeof text - 32),
+			value.p ? value.p : "", value.n ? behind : "");
+	out_text(row->state.n ? row->state : row->name, help);
+	offer(a, str_of(text), by == BY_NAME || by == BY_SNAPSHOT ? NULL : help);
+}
+
 /* One page is plenty to choose from. No server, no key, too slow: then there is nothing to offer.
  */
-static void offer_ids(struct answer *a, const char *path)
+static void offer_rows(struct answer *a, const char *path, enum by by, const char *behind)
 {
-	struct api_request request = { .method = "GET", .path = path, .timeout_ms = WAIT_MS };
+	struct api_request request = { .method = "GET", .path = path, .timeout_ms = a->left_ms };
+	int64_t start = time_now_ms();
 	struct api_reply reply;
-	struct json_list rows;
+	struct rows rows;
 	struct err ignored;
 	const struct row *v;
+	int r = a->left_ms > 0 ? cli_api_call(a->cli, &request, &reply, &ignored) : -ETIMEDOUT;
 
-	if (cli_api_call(a->cli, &request, &reply, &ignored) < 0 ||
-		json_decode_list(a->cli->arena, reply.body, &row_shape, &rows, NULL) < 0)
+	a->left_ms -= time_now_ms() - start;
+	if (r < 0 || json_decode(a->cli->arena, reply.body, &rows_shape, &rows, NULL) < 0)
 		return;
-	v = rows.v;
-	for (size_t i = 0; i < rows.n; i++) {
-		char help[OUT_CELL];
+	v = rows.items.v;
+	for (size_t i = 0; i < rows.items.n; i++)
+		offer_row(a, &v[i], by, behind);
+}
 
-		out_text(v[i].state.n ? v[i].state : v[i].name, help);
-		offer(a, v[i].sandbox, help);
-		offer(a, v[i].snapshot, NULL);
-		offer(a, v[i].key, help);
+/* All that there are: a server without one of them says so. */
+static void offer_runtimes(struct answer *a)
+{
+	static const char *const names[] = { "crun", "gvisor", "local", "runc" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		offer(a, str_of(names[i]), NULL);
+}
+
+static void offer_all(struct answer *a, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		offer(a, str_of(words[i]), NULL);
+}
+
+/* What the table calls a word, or an option's value, tells what it can be. */
+static void offer_called(struct answer *a, struct str what, const struct line *at)
+{
+	static const char *const states[] = { "ended", "paused", "running" };
+	static const char *const when[] = { "always", "auto", "never" };
+	struct str choice;
+
+	if (str_has_prefix(what, STR("[")))
+		what = str_from(what, 1);
+	if (str_has_prefix(what, STR("SANDBOX"))) {
+		offer_rows(a, "/api/v1/sandboxes?limit=100", BY_ID, "");
+	} else if (str_has_prefix(what, STR("TEMPLATE"))) {
+		offer_rows(a, "/api/v1/templates?limit=100", BY_NAME, "");
+		offer_rows(a, "/api/v1/snapshots?limit=100", BY_SNAPSHOT, "");
+	} else if (str_is(what, "SNAPSHOT")) {
+		offer_rows(a, "/api/v1/snapshots?limit=100", BY_SNAPSHOT, "");
+	} else if (str_is(what, "VOLUME")) {
+		offer_rows(a, "/api/v1/volumes?limit=100", BY_NAME, "");
+	} else if (str_is(what, "VOLUME:/PATH")) {
+		offer_rows(a, "/api/v1/volumes?limit=100", BY_NAME, ":/");
+	} else if (str_has_prefix(what, STR("SECRET"))) {
+		offer_rows(a, "/api/v1/secrets?limit=100", BY_NAME, "");
+	} else if (str_is(what, "ARTIFACT")) {
+		offer_rows(a, "/api/v1/artifacts?limit=100", BY_ID, "");
+	} else if (str_is(what, "KEY")) {
+		offer_rows(a, "/api/v1/keys", BY_ID, "");
+	} else if (str_is(what, "RUNTIME")) {
+		offer_runtimes(a);
+	} else if (str_has_prefix(what, STR("STATE"))) {
+		offer_all(a, states, ARRAY_SIZE(states));
+	} else if (str_is(what, "WHEN")) {
+		offer_all(a, when, ARRAY_SIZE(when));
+	} else if (str_is(what, "N") && at->first && strlen(at->first) >= CLI_ID_WHOLE) {
+		offer_rows(a,
+			cli_path(a->cli, "/api/v1/sandboxes/", str_of(at->first),
+				"/executions?limit=100"),
+			BY_NUMBER, "");
+	} else if (str_is(what, "COMMAND]")) {
+		offer_commands(a, NULL);
+	} else if (str_find(what, '|') >= 0) {
+		while (str_split(&what, '|', &choice))
+			offer(a, choice, NULL);
 	}
 }
 
@@ -207,23 +304,6 @@ static struct str next_word(const struct line *at)
 	return word;
 }
 
-static void offer_words(struct answer *a, const struct line *at)
-{
-	struct str word = next_word(at), choice;
-
-	if (str_has_prefix(word, STR("SANDBOX")))
-		offer_ids(a, "/v2/sandboxes?limit=100");
-	else if (str_is(word, "SNAPSHOT"))
-		offer_ids(a, "/snapshots?limit=100");
-	else if (str_is(word, "KEY"))
-		offer_ids(a, "/api-keys");
-	else if (str_is(word, "[COMMAND]"))
-		offer_commands(a, NULL);
-	else if (str_find(word, '|') >= 0)
-		while (str_split(&word, '|', &choice))
-			offer(a, choice, NULL);
-}
-
 static void answer(struct answer *a, char *const *words, size_t n)
 {
 	struct line at = stand(words, n - 1);
@@ -231,13 +311,17 @@ static void answer(struct answer *a, char *const *words, size_t n)
 	a->typed = words[n - 1];
 	if (at.is_over)
 		return;
-	if (a->typed[0] == '-') {
+	if (at.option) {
+		offer_called(a, str_of(at.option->value), &at);
+	} else if (a->typed[0] == '-') {
 		if (at.command)
 			offer_options(a, at.command->options, at.command->n_options);
 		if (!at.command || !at.command->runs_alone)
 			offer_options(a, cli_common_options, cli_n_common_options);
+		if (!at.command && !at.group)
+			offer(a, STR("--version"), "print the version");
 	} else if (at.command) {
-		offer_words(a, &at);
+		offer_called(a, next_word(&at), &at);
 	} else {
 		offer_commands(a, at.group);
 	}
@@ -245,7 +329,9 @@ static void answer(struct answer *a, char *const *words, size_t n)
 
 static void complete(struct cli *cli, const char *shell)
 {
-	struct answer a = { .cli = cli, .with_help = strcmp(shell, "bash") != 0 };
+	struct answer a = { .cli = cli,
+		.with_help = strcmp(shell, "bash") != 0,
+		.left_ms = WAIT_MS };
 
 	if (cli->out.json) {
 		a.w = &cli->out.json_writer;

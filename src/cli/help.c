@@ -63,7 +63,7 @@ static void print_all(struct out *out)
 	out_line(out, "atoll: every agent gets its own computer\n");
 	print_examples(out,
 		"atoll serve\natoll run base -- uname -a\natoll sandbox exec -it ID bash");
-	out_line(out, "\nCommands ('sbx' is short for 'sandbox'):");
+	out_line(out, "\nCommands ('sbx' and 'tpl' are short for 'sandbox' and 'template'):");
 	print_list(out, NULL);
 	out_line(out, "\nOptions of every command:");
 	print_options(out, cli_common_options, cli_n_common_options);
@@ -122,6 +122,7 @@ static void json_help(struct out *out, const struct cli_group *group,
 	jsonw_object(w, NULL);
 	jsonw_array(w, "commands");
 	for (size_t i = 0; (c = cli_command(i)); i++) {
+
 		if (command ? c == command
 			    : !group || (c->group && strcmp(c->group, group->name) == 0))
 			json_command(w, c);

@@ -7,22 +7,48 @@ enum {
 	USUAL_TIMEOUT_S = 300,
 };
 
+#define ACCESS_FIELD(member) \
+	JSON_FIELD(struct sandbox_access, member, #member, JSON_STR, .flags = JSON_LAX)
+static const struct json_field access_fields[] = { ACCESS_FIELD(token), ACCESS_FIELD(domain),
+	ACCESS_FIELD(traffic_token) };
+static const struct json_shape access_shape =
+	JSON_SHAPE(struct sandbox_access, access_fields, .ignore_unknown = true);
+
+#define INFO_FIELD(member, name, kind, ...) \
+	JSON_FIELD(struct sandbox_info, member, name, kind, .flags = JSON_LAX, __VA_ARGS__)
 static const struct json_field info_fields[] = {
-	JSON_FIELD(struct sandbox_info, id, "sandboxID", JSON_STR, .flags = JSON_REQUIRED),
-	JSON_FIELD(struct sandbox_info, template_id, "templateID", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, alias, "alias", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, state, "state", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, started_at, "startedAt", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, end_at, "endAt", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, token, "envdAccessToken", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, domain, "domain", JSON_STR, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, cpu_count, "cpuCount", JSON_INT, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, memory_mb, "memoryMB", JSON_INT, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, disk_mb, "diskSizeMB", JSON_INT, .flags = JSON_LAX),
-	JSON_FIELD(struct sandbox_info, metadata, "metadata", JSON_MAP, .flags = JSON_LAX),
+	JSON_FIELD(struct sandbox_info, id, "id", JSON_STR, .flags = JSON_REQUIRED),
+	INFO_FIELD(template_id, "template_id", JSON_STR),
+	INFO_FIELD(template_name, "template", JSON_STR),
+	INFO_FIELD(runtime, "runtime", JSON_STR),
+	INFO_FIELD(state, "state", JSON_STR),
+	INFO_FIELD(agent_id, "agent_id", JSON_STR),
+	INFO_FIELD(task_id, "task_id", JSON_STR),
+	INFO_FIELD(started_at, "created_at", JSON_STR),
+	INFO_FIELD(end_at, "ends_at", JSON_STR),
+	INFO_FIELD(ended_at, "ended_at", JSON_STR),
+	INFO_FIELD(ended_by, "ended_by", JSON_STR),
+	INFO_FIELD(ended_why, "ended_why", JSON_STR),
+	INFO_FIELD(on_timeout, "on_timeout", JSON_STR),
+	INFO_FIELD(access, "access", JSON_OBJECT, .shape = &access_shape),
+	INFO_FIELD(limits, "limits", JSON_RAW_MAP),
+	INFO_FIELD(metadata, "metadata", JSON_MAP),
+	INFO_FIELD(internet, "internet", JSON_BOOL),
+	INFO_FIELD(network, "network", JSON_RAW),
+	INFO_FIELD(volumes, "volumes", JSON_RAW),
 };
-static const struct json_shape info_shape =
+const struct json_shape cli_sandbox_shape =
 	JSON_SHAPE(struct sandbox_info, info_fields, .ignore_unknown = true);
+
+int64_t cli_sandbox_limit(const struct sandbox_info *info, const char *name)
+{
+	int64_t n = 0;
+
+	for (size_t i = 0; i < info->limits.n; i++)
+		if (str_is(info->limits.v[i].key, name))
+			(void)str_to_int(info->limits.v[i].value, 0, INT64_MAX, &n);
+	return n;
+}
 
 /* An id goes into paths and headers, wherever it came from. */
 static bool is_id(const char *text)
@@ -53,18 +79,10 @@ static int collect(void *arg, const struct json_list *rows, struct err *e)
 
 int cli_sandbox_list(struct cli *cli, struct sandbox_info **ret, size_t *ret_n, struct err *e)
 {
-	CLEANUP(buf_done) struct buf path = BUF_INIT(4096);
-	const char *state = args_value(&cli->args, "state");
 	struct collection c = { 0 };
-	int r;
+	int r = cli_api_each_item(cli, "/api/v1/sandboxes?limit=500", &cli_sandbox_shape, collect,
+		&c, e);
 
-	(void)buf_adds(&path, "/v2/sandboxes?limit=100");
-	if (state) {
-		(void)buf_adds(&path, "&state=");
-		(void)percent_encode(str_of(state), &path);
-	}
-	r = path.failed ? err_set(e, -EINVAL, "--state is too long")
-			: cli_api_each_page(cli, path.p, &info_shape, collect, &c, e);
 	if (r < 0) {
 		free(c.all);
 		return r;
@@ -118,36 +136,41 @@ int cli_sandbox_resolve(struct cli *cli, const char *typed, char id[CLI_ID], str
 	return is_id(id) ? 0 : err_set(e, -EPROTO, "the server named a sandbox in a strange way");
 }
 
-/* A call that is answered with one sandbox. */
-static int call_for_info(struct cli *cli, const struct api_request *request,
-	struct sandbox_info *ret, struct err *e)
-{
-	struct api_reply reply;
-	int r = cli_api_call(cli, request, &reply, e);
-
-	if (r < 0)
-		return r;
-	r = json_decode(cli->arena, reply.body, &info_shape, ret, e);
-	return r < 0 ? err_wrap(e, -EPROTO, "%s", request->path) : 0;
-}
-
-int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e)
+int sandbox_look_up_any(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e)
 {
 	struct api_request request = { .method = "GET" };
+	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_sandbox_resolve(cli, typed, id, e);
 
 	if (r < 0)
 		return r;
-	request.path = arena_printf(cli->arena, "/sandboxes/%s", id);
-	return call_for_info(cli, &request, ret, e);
+	request.path = arena_printf(cli->arena, "/api/v1/sandboxes/%s", id);
+	r = cli_api_call(cli, &request, &reply, e);
+	if (r < 0)
+		return r;
+	r = json_decode(cli->arena, reply.body, &cli_sandbox_shape, ret, e);
+	return r < 0 ? err_wrap(e, -EPROTO, "%s", request.path) : 0;
+}
+
+int sandbox_look_up(struct cli *cli, const char *typed, struct sandbox_info *ret, struct err *e)
+{
+	int r = sandbox_look_up_any(cli, typed, ret, e);
+
+	if (r < 0 || !str_is(ret->state, "ended"))
+		return r;
+	(void)snprintf(cli->hint, sizeof cli->hint, "atoll sandbox info --all %.*s shows it",
+		STR_ARG(ret->id));
+	return err_set(e, -ENOENT, "sandbox %.*s has ended: %.*s (%.*s)", STR_ARG(ret->id),
+		STR_ARG(ret->ended_why), STR_ARG(ret->ended_by));
 }
 
 int cli_sandbox_target(const struct sandbox_info *info, struct target *ret, struct err *e)
 {
 	(void)snprintf(ret->id, sizeof ret->id, "%.*s", STR_ARG(info->id));
-	(void)snprintf(ret->token, sizeof ret->token, "%.*s", STR_ARG(info->token));
-	if (!is_id(ret->id) || info->id.n >= sizeof ret->id || info->token.n >= sizeof ret->token)
+	(void)snprintf(ret->token, sizeof ret->token, "%.*s", STR_ARG(info->access.token));
+	if (!is_id(ret->id) || info->id.n >= sizeof ret->id ||
+		info->access.token.n >= sizeof ret->token)
 		return err_set(e, -EPROTO, "the server named a sandbox in a strange way");
 	return 0;
 }
@@ -159,8 +182,9 @@ int sandbox_look_up_running(struct cli *cli, const char *typed, struct sandbox_i
 
 	if (r < 0 || !ret->state.n || str_is(ret->state, "running"))
 		return r;
-	(void)snprintf(cli->hint, sizeof cli->hint, "go on: atoll sandbox resume %.*s",
-		STR_ARG(ret->id));
+	if (str_has_prefix(ret->state, STR("paus")))
+		(void)snprintf(cli->hint, sizeof cli->hint, "go on: atoll sandbox resume %.*s",
+			STR_ARG(ret->id));
 	return err_set(e, -EBUSY, "sandbox %.*s is %.*s", STR_ARG(ret->id), STR_ARG(ret->state));
 }
 
@@ -201,12 +225,23 @@ static int own_timeout(struct cli *cli, const char *id, int64_t *ret_s, struct e
 	return r;
 }
 
+struct connected {
+	struct str id, token;
+};
+static const struct json_field connected_fields[] = {
+	JSON_FIELD(struct connected, id, "sandboxID", JSON_STR, .flags = JSON_REQUIRED),
+	JSON_FIELD(struct connected, token, "envdAccessToken", JSON_STR, .flags = JSON_LAX),
+};
+static const struct json_shape connected_shape =
+	JSON_SHAPE(struct connected, connected_fields, .ignore_unknown = true);
+
 int cli_sandbox_wake(struct cli *cli, const char *typed, const struct cli_wake *how,
 	struct target *ret, struct err *e)
 {
 	struct api_request request = { .method = "POST" };
 	int64_t timeout_s = how->timeout_s;
-	struct sandbox_info info;
+	struct connected connected;
+	struct api_reply reply;
 	char id[CLI_ID];
 	int r = cli_sandbox_resolve(cli, typed, id, e);
 
@@ -217,90 +252,13 @@ int cli_sandbox_wake(struct cli *cli, const char *typed, const struct cli_wake *
 	request.path = arena_printf(cli->arena, "/v2/sandboxes/%s/connect", id);
 	request.body = str_of(arena_printf(cli->arena, "{\"timeout\":%" PRId64 "%s}", timeout_s,
 		how->cold ? ",\"memory\":false" : ""));
-	r = call_for_info(cli, &request, &info, e);
-	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
-}
-
-static int write_pairs(struct cli *cli, const char *option, struct jsonw *w, struct err *e)
-{
-	const char *pair;
-	size_t at = 0;
-
-	while ((pair = args_next(&cli->args, option, &at))) {
-		const char *equals = strchr(pair, '=');
-
-		if (!equals || equals == pair)
-			return err_set(e, -EINVAL, "--%s: '%s' is not of the form K=V", option,
-				pair);
-		if (!str_is_utf8(str_of(pair)))
-			return err_set(e, -EINVAL, "--%s: a value is not UTF-8", option);
-		jsonw_pair(w, str_make(pair, (size_t)(equals - pair)), str_of(equals + 1));
-	}
-	return 0;
-}
-
-int cli_pairs(struct cli *cli, const char *option, const char *key, struct jsonw *w, struct err *e)
-{
-	int r;
-
-	jsonw_object(w, key);
-	r = write_pairs(cli, option, w, e);
-	jsonw_end_object(w);
-	return r;
-}
-
-/* Whose it is and what for has no other place in E2B's request. */
-static int write_metadata(struct cli *cli, struct jsonw *w, struct err *e)
-{
-	const char *agent = args_value(&cli->args, "agent"), *task = args_value(&cli->args, "task");
-	int r;
-
-	jsonw_object(w, "metadata");
-	if (agent)
-		jsonw_strz(w, "atoll.agent_id", agent);
-	if (task)
-		jsonw_strz(w, "atoll.task_id", task);
-	r = write_pairs(cli, "meta", w, e);
-	jsonw_end_object(w);
-	return r;
-}
-
-static int make_body(struct cli *cli, const char *template_id, int64_t timeout_s, struct buf *body,
-	struct err *e)
-{
-	const char *runtime = args_value(&cli->args, "runtime");
-	struct jsonw w;
-	int r;
-
-	jsonw_init(&w, body);
-	jsonw_object(&w, NULL);
-	jsonw_strz(&w, "templateID", template_id);
-	if (runtime)
-		jsonw_strz(&w, "runtime", runtime);
-	if (args_has(&cli->args, "nested"))
-		jsonw_bool(&w, "nested", true);
-	if (timeout_s)
-		jsonw_int(&w, "timeout", timeout_s);
-	r = write_metadata(cli, &w, e);
-	if (r == 0)
-		r = cli_pairs(cli, "env", "envVars", &w, e);
-	jsonw_end_object(&w);
-	return r < 0 ? r : body->failed ? err_set(e, -EINVAL, "too much metadata") : 0;
-}
-
-int cli_sandbox_make(struct cli *cli, const char *template_id, int64_t timeout_s,
-	struct target *ret, struct err *e)
-{
-	CLEANUP(buf_done) struct buf body = BUF_INIT(1 << 20);
-	struct api_request request = { .method = "POST", .path = "/v2/sandboxes" };
-	struct sandbox_info info;
-	int r = make_body(cli, template_id, timeout_s, &body, e);
-
-	if (r < 0)
-		return r;
-	request.body = buf_str(&body);
-	r = call_for_info(cli, &request, &info, e);
-	return r < 0 ? r : cli_sandbox_target(&info, ret, e);
+	r = cli_api_call(cli, &request, &reply, e);
+	if (r == 0 && json_decode(cli->arena, reply.body, &connected_shape, &connected, e) < 0)
+		r = err_wrap(e, -EPROTO, "%s", request.path);
+	return r < 0 ? r
+		     : cli_sandbox_target(&(struct sandbox_info){ .id = connected.id,
+						  .access.token = connected.token },
+			       ret, e);
 }
 
 int cli_sandbox_remove(struct cli *cli, const char *id, struct err *e)

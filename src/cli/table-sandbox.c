@@ -3,17 +3,26 @@
 
 static const struct cli_option run_options[] = {
 	AGENT_OPTION,
+	ALLOW_OPTION,
+	CPU_OPTION,
 	{ "cwd", 'w', "DIR", "working directory in the sandbox" },
+	DENY_OPTION,
+	DISK_OPTION,
 	{ "env", 'e', "K=V", "environment variable; may be repeated" },
 	{ "interactive", 'i', NULL, "forward stdin even when it is a terminal" },
 	{ "keep", 0, NULL, "leave the sandbox running, its id on stderr" },
+	MEMORY_OPTION,
 	{ "meta", 0, "K=V", "metadata of the sandbox; may be repeated" },
+	NESTED_OPTION,
+	NO_INTERNET_OPTION,
 	{ "no-stdin", 'n', NULL, "do not forward stdin" },
-	{ "runtime", 0, "NAME", "what runs the sandbox: local, gvisor, runc, crun" },
+	RUNTIME_OPTION,
+	SECRET_OPTION,
 	TASK_OPTION,
 	{ "timeout", 0, "TIME", "end the command after this time, exit 124" },
 	{ "tty", 't', NULL, "run it in a terminal" },
 	{ "user", 'u', "NAME", "user in the sandbox" },
+	VOLUME_OPTION,
 };
 
 static const struct cli_option exec_options[] = {
@@ -28,16 +37,34 @@ static const struct cli_option exec_options[] = {
 
 static const struct cli_option create_options[] = {
 	AGENT_OPTION,
+	ALLOW_OPTION,
+	CPU_OPTION,
+	DENY_OPTION,
+	DISK_OPTION,
 	{ "env", 'e', "K=V", "environment variable of every command; may be repeated" },
+	MEMORY_OPTION,
 	{ "meta", 0, "K=V", "metadata; may be repeated" },
-	{ "runtime", 0, "NAME",
-		"what runs it: local, gvisor, runc, crun (default: the template's)" },
+	NESTED_OPTION,
+	NO_INTERNET_OPTION,
+	RUNTIME_OPTION,
+	SECRET_OPTION,
 	TASK_OPTION,
 	{ "timeout", 0, "TIME", "how long it lives (default: the server's, 5 minutes)" },
+	VOLUME_OPTION,
 };
 
 static const struct cli_option ls_options[] = {
-	{ "state", 0, "STATE", "only these: running, paused" },
+	{ "agent", 0, "NAME", "only of this agent" },
+	{ "all", 'a', NULL, "those that have ended too, newest first" },
+	{ "limit", 0, "N", "the most that are shown (with --all or --state: 1000)" },
+	{ "meta", 0, "K=V", "only with this metadata; may be repeated" },
+	{ "state", 0, "STATE,...", "only these: running, paused, ended" },
+	{ "task", 0, "NAME", "only of this task" },
+	{ "template", 0, "TEMPLATE", "only of this template" },
+};
+
+static const struct cli_option info_options[] = {
+	{ "all", 'a', NULL, "also one that has ended, by its whole id" },
 };
 
 static const struct cli_option cp_options[] = {
@@ -89,14 +116,30 @@ static const struct cli_option port_options[] = {
 	"The exit code is the command's own; 128+N when signal N ended it, 124 when --timeout\n" \
 	"did, 126 or 127 when it cannot be started, and 125 when atoll itself failed."
 
+#define MAKE_NOTE                                                                               \
+	"Names in --allow\nneed --no-internet or --deny 0.0.0.0/0. SECRET is a secret's name, " \
+	"VAR the variable\nthat holds it, named as the secret unless given."
+
+/* `atoll ls` is short for it. */
+#define LS(in_group, other)                                                                       \
+	{                                                                                         \
+		.group = (in_group), .name = "ls", .guess = (other), .words = "",                 \
+		.summary = "list sandboxes", .detail = "ENDS is when it ended, of one that has.", \
+		.examples = "atoll ls\natoll sandbox ls -q | xargs -r atoll sandbox kill\n"       \
+			    "atoll sandbox ls --all --agent reviewer --json | jq "                \
+			    "'.[].endedWhy'",                                                     \
+		.see_also = "sandbox info", OPTIONS(ls_options), .run = cmd_sandbox_ls,           \
+	}
+
 static const struct cli_command commands[] = {
+	LS(NULL, NULL),
 	{
 		.name = "run",
 		.words = "TEMPLATE [-- CMD [ARG...]]",
 		.summary = "make a sandbox, run a command in it, end it",
 		.detail = "Without CMD a login shell runs: in a terminal if there is one, else it "
-			  "reads "
-			  "stdin.\nTIME is seconds, or like 90s, 5m, 2h.\n" EXIT_NOTE,
+			  "reads stdin.\nTIME is seconds, or like 90s, 5m, 2h. What the sandbox is "
+			  "like: see 'sandbox create'.\n" EXIT_NOTE,
 		.examples = "atoll run base -- python3 -c 'print(6*7)'\natoll run base\n"
 			    "tar c src | atoll run base -- tar x",
 		.see_also = "sandbox create, sandbox exec",
@@ -112,35 +155,30 @@ static const struct cli_command commands[] = {
 		.name = "create",
 		.words = "[TEMPLATE]",
 		.summary = "make a sandbox and print its id",
-		.detail = "TEMPLATE is 'base' unless given. TIME is seconds, or like 90s, 5m, 2h.",
-		.examples = "id=$(atoll sandbox create)\n"
-			    "atoll sandbox create base --timeout 1h --meta job=42 -e TOKEN=x",
-		.see_also = "sandbox exec, sandbox kill, run",
+		.detail =
+			"TEMPLATE is 'base' unless given; a snapshot is one too. TIME is seconds, "
+			"or like 90s,\n5m, 2h. " MAKE_NOTE,
+		.examples =
+			"id=$(atoll sandbox create)\n"
+			"atoll sandbox create --memory 4GiB --cpu 2 --volume data:/data\n"
+			"atoll sandbox create --no-internet --allow pypi.org,*.pythonhosted.org",
+		.see_also = "sandbox exec, sandbox kill, network set, run",
 		OPTIONS(create_options),
 		.max_words = 1,
 		.run = cmd_sandbox_create,
 	},
-	{
-		.group = "sandbox",
-		.name = "ls",
-		.guess = "list",
-		.words = "",
-		.summary = "list sandboxes",
-		.examples = "atoll sandbox ls\natoll sandbox ls -q | xargs -r atoll sandbox kill\n"
-			    "atoll sandbox ls --json | jq '.[].sandboxID'",
-		.see_also = "sandbox info",
-		OPTIONS(ls_options),
-		.run = cmd_sandbox_ls,
-	},
+	LS("sandbox", "list"),
 	{
 		.group = "sandbox",
 		.name = "info",
 		.guess = "get",
 		.words = "SANDBOX",
-		.summary = "show one sandbox",
+		.summary = "show one sandbox: its runtime, limits, network and address",
 		.detail = "SANDBOX is an id or a prefix of it that only one sandbox has.",
-		.examples = "atoll sandbox info i3k9",
-		.see_also = "sandbox ls",
+		.examples =
+			"atoll sandbox info i3k9\natoll sandbox info --all ID_OF_ONE_THAT_ENDED",
+		.see_also = "sandbox ls, network show",
+		OPTIONS(info_options),
 		.min_words = 1,
 		.max_words = 1,
 		.run = cmd_sandbox_info,

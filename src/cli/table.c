@@ -16,9 +16,13 @@ const size_t cli_n_common_options = ARRAY_SIZE(cli_common_options);
 
 const struct cli_group cli_groups[] = {
 	{ "sandbox", "sbx", "make, use and end sandboxes" },
+	{ "network", NULL, "what a sandbox may reach" },
+	{ "execution", NULL, "commands that were run through /api/v1" },
+	{ "template", "tpl", "what sandboxes start from" },
 	{ "snapshot", NULL, "what sandboxes were, to start others from" },
-	{ "key", NULL, "API keys" },
 	{ "volume", NULL, "directories that outlive sandboxes" },
+	{ "secret", NULL, "values that are given to sandboxes and never shown" },
+	{ "key", NULL, "API keys" },
 	{ "config", NULL, "what this command line works with" },
 	{ "db", NULL, "the server's database, while no server runs" },
 	{ "team", NULL, "teams and what they may have" },
@@ -499,6 +503,7 @@ static const struct cli_command commands[] = {
 		.name = "version",
 		.words = "",
 		.summary = "print the version",
+		.detail = "'atoll --version' is the same.",
 		.examples = "atoll version",
 		.run = cmd_version,
 	},

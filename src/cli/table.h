@@ -16,3 +16,45 @@
 	{                                           \
 		"task", 0, "NAME", "what it is for" \
 	}
+
+/* What a new sandbox is to be like, of `sandbox create` and `run`. */
+#define ALLOW_OPTION                                                                     \
+	{                                                                                \
+		"allow", 0, "HOST,...", "what it may reach: addresses, ranges and names" \
+	}
+#define CPU_OPTION                          \
+	{                                   \
+		"cpu", 0, "N", "processors" \
+	}
+#define DENY_OPTION                                                                   \
+	{                                                                             \
+		"deny", 0, "RANGE,...", "what it may not reach: addresses and ranges" \
+	}
+#define DISK_OPTION                                      \
+	{                                                \
+		"disk", 0, "SIZE", "its disk, like 2GiB" \
+	}
+#define MEMORY_OPTION                                          \
+	{                                                      \
+		"memory", 0, "SIZE", "its memory, like 512MiB" \
+	}
+#define NESTED_OPTION                                                              \
+	{                                                                          \
+		"nested", 0, NULL, "with namespaces and FUSE for its own programs" \
+	}
+#define NO_INTERNET_OPTION                                                          \
+	{                                                                           \
+		"no-internet", 0, NULL, "it reaches nothing but what --allow names" \
+	}
+#define RUNTIME_OPTION                                                            \
+	{                                                                         \
+		"runtime", 0, "RUNTIME", "what runs it (default: the template's)" \
+	}
+#define SECRET_OPTION                                                                       \
+	{                                                                                   \
+		"secret", 0, "SECRET[=VAR]", "a secret in its environment; may be repeated" \
+	}
+#define VOLUME_OPTION                                                                  \
+	{                                                                              \
+		"volume", 0, "VOLUME:/PATH", "a volume mounted there; may be repeated" \
+	}

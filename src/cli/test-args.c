@@ -185,6 +185,25 @@ TEST(times_are_seconds_or_have_a_unit)
 	}
 }
 
+TEST(sizes_are_mebibytes_or_have_a_unit)
+{
+	static const struct {
+		const char *text;
+		int64_t mib; /* 0: not one */
+	} cases[] = { { "512", 512 }, { "512M", 512 }, { "512MiB", 512 }, { "4G", 4096 },
+		{ "4GiB", 4096 }, { "1TiB", 1 << 20 }, { "1073741824", 1 << 30 }, { "", 0 },
+		{ "0", 0 }, { "-1", 0 }, { "1 GiB", 0 }, { "1.5G", 0 }, { "GiB", 0 }, { "5KiB", 0 },
+		{ "1073741825", 0 }, { "1025TiB", 0 }, { "99999999999999999999", 0 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int64_t got = 0;
+		int r = args_mib(cases[i].text, &got);
+
+		if (r != (cases[i].mib ? 0 : -EINVAL) || got != cases[i].mib)
+			TEST_FAIL("'%s': %d %" PRId64, cases[i].text, r, got);
+	}
+}
+
 static bool options_are_in_order(const struct cli_command *c)
 {
 	for (size_t i = 0; i < c->n_options; i++)
@@ -202,6 +221,7 @@ TEST(table_is_complete_and_without_clashes)
 	const struct cli_command *c;
 
 	for (size_t i = 0; (c = cli_command(i)); i++) {
+
 		ASSERT(c->name && c->summary && c->words && c->examples && c->run);
 		ASSERT(!c->group || args_find_group(c->group));
 		ASSERT(args_find(c->group, c->name) == c);

@@ -79,7 +79,7 @@ class Words(Cli):
             text = self.ok('help', *name).decode()
             self.assertEqual(text, self.ok(*name, '--help').decode())
             # All that a server can be told, or a team may have, is a list.
-            most = 72 if name in (['serve'], ['team', 'limits']) else 40
+            most = 72 if name in (['serve'], ['team', 'limits']) else 43 if name == ['run'] else 40
             self.assertLessEqual(len(text.splitlines()), most, name)
             self.assertLess(text.index('  atoll '), text.index('Usage:'), name)
             self.assertLessEqual(max(map(len, text.splitlines())), 100, name)
@@ -101,6 +101,14 @@ class Words(Cli):
                 words = ['x', '80']
             if command['name'] == 'api':
                 words = ['GET', 'x']
+            if name == ['secret', 'set']:
+                words += ['--file', '/etc/hostname']
+            if name == ['network', 'set']:
+                words += ['--no-internet']
+            if name == ['execution', 'fetch']:
+                words = ['x', self.scratch() / 'x']
+            elif 'N' in command['words'].split():
+                words = ['x', '1']
             if command['group'] == 'team':  # the operator's token comes first
                 words += ['--admin-token-file', '/etc/hostname']
             ours = command['name'] in ('exec', 'run', 'connect')
@@ -127,6 +135,10 @@ class Words(Cli):
             self.assertEqual(run.stdout, b'')
             document = self.json(*words, status=2)
             self.assertIn(document['code'], ('usage',), words)
+
+    def test_the_version_is_told_in_every_way(self):
+        self.assertEqual(self.ok('--version'), self.ok('version'))
+        self.assertEqual(self.json('--version'), self.json('version'))
 
     def test_data_directory_gives_address_and_key(self):
         data = self.scratch()

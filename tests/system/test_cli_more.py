@@ -231,13 +231,41 @@ class Completion(Cli):
                 break
         self.assertEqual(offered, [box])
 
+    def test_names_and_values_of_options(self):
+        self.assertIn('base', self.known('sandbox', 'create', ''))
+        self.assertEqual(self.known('run', 'bas'), ['base'])
+        self.assertEqual(self.known('template', 'info', 'ba'), ['base'])
+        self.assertEqual(self.known('sbx', 'ls', '--template', 'ba'), ['base'])
+        self.assertEqual(self.words('run', '--runtime', ''), ['crun', 'gvisor', 'local', 'runc'])
+        self.assertEqual(self.words('sbx', 'create', 'base', '--runtime', 'gv'), ['gvisor'])
+        self.assertEqual(self.words('sbx', 'ls', '--state', 'p'), ['paused'])
+        self.assertEqual(self.words('sbx', 'ls', '--color', ''), ['always', 'auto', 'never'])
+        self.assertEqual(self.words('--vers'), ['--version'])
+        box = self.sandbox()
+        snapshot = self.ok('sbx', 'snapshot', box, '--name', 'completes').decode().strip()
+        self.addCleanup(atoll, 'snapshot', 'rm', snapshot)
+        self.assertEqual(self.known('snapshot', 'rm', 'compl'), [snapshot])
+        self.assertEqual(self.known('sbx', 'create', 'compl'), [snapshot])
+        self.assertIn(box, self.known('network', 'show', ''))
+        self.ok('volume', 'create', 'completes')
+        self.addCleanup(atoll, 'volume', 'rm', 'completes')
+        self.assertEqual(self.known('volume', 'info', 'compl'), ['completes'])
+        self.assertEqual(self.known('run', 'base', '--volume', 'compl'), ['completes:/'])
+        self.ok('secret', 'set', 'completes', stdin=b'a-value')
+        self.addCleanup(atoll, 'secret', 'rm', 'completes')
+        self.assertEqual(self.known('secret', 'rm', 'compl'), ['completes'])
+        self.assertEqual(self.known('run', '--secret', 'compl'), ['completes'])
+        self.ok('api', 'POST', f'sandboxes/{box}/execute', '-d', '{"shell": "true"}')
+        self.assertEqual(self.known('execution', 'logs', box, ''), ['1'])
+
     def test_a_silent_server_is_not_waited_for(self):
         with socket.create_server(('127.0.0.1', 0)) as silent:
             address = f'http://127.0.0.1:{silent.getsockname()[1]}'
-            for url in (address, NOWHERE):
+            for url, words in ((address, ('sbx', 'info', '')), (NOWHERE, ('sbx', 'info', '')),
+                               (address, ('sbx', 'create', ''))):  # two lists are asked for
                 for _ in range(5):  # of several times the best: a busy machine is slow now and then
                     start = time.monotonic()
-                    self.assertEqual(self.words('sbx', 'info', '', env={'E2B_API_URL': url}), [])
+                    self.assertEqual(self.words(*words, env={'E2B_API_URL': url}), [])
                     took = time.monotonic() - start
                     if took < 2:
                         break
@@ -285,7 +313,8 @@ class Manual(Cli):
 
     @unittest.skipUnless(shutil.which('groff'), 'groff is not installed')
     def test_pages_are_clean_troff(self):
-        for words in ([], ['sandbox'], ['key'], ['snapshot'], ['sandbox', 'exec']):
+        for words in ([], ['sandbox'], ['key'], ['snapshot'], ['network'], ['execution'], ['secret'], ['volume'],
+                      ['template'], ['sandbox', 'exec']):
             page = self.ok('help', '--man', *words)
             done = subprocess.run(['groff', '-man', '-Tascii', '-ww', '-z'], input=page,
                                   capture_output=True, check=False)

@@ -50,6 +50,12 @@ class Shells(Cli):
         self.assertEqual(known, {box})
         self.assertEqual(offers('atoll sbx exec --us'), {'--user'})
         self.assertEqual(offers('atoll completion '), {'bash', 'zsh', 'fish'})
+        self.assertEqual(offers('atoll run --runtime '), {'crun', 'gvisor', 'local', 'runc'})
+        for _ in range(100):
+            known = offers('atoll sandbox create ba')
+            if known == {'base'}:
+                break
+        self.assertEqual(known, {'base'})
         (self.home / 'notes.txt').touch()
         self.assertIn('notes.txt', offers('atoll sbx cp not'))  # where nothing is known: files
 
@@ -65,6 +71,8 @@ class Shells(Cli):
                                    ('atoll k', 'atoll key '),
                                    (f'atoll sbx info {box[:9]}', f'atoll sbx info {box} '),
                                    ('atoll sbx exec --us', 'atoll sbx exec --user '),
+                                   ('atoll run --runtime gv', 'atoll run --runtime gvisor '),
+                                   ('atoll sandbox create bas', 'atoll sandbox create base '),
                                    ('atoll sbx cp not', 'atoll sbx cp notes.txt ')):
                 for _ in range(20):  # the server may be too busy to be waited for
                     zsh.send(f'\x15{typed}\t')
@@ -84,6 +92,16 @@ class Shells(Cli):
                               timeout=60)
         self.assertEqual(set(done.stdout.decode().split()), self.of_group('sandbox'))
         self.assertIn(b'_atoll atoll', done.stderr)
+
+    def test_bash_completes_templates_and_values_of_options(self):
+        script = ('source "$XDG_DATA_DIRS/bash-completion/completions/atoll"\n'
+                  'try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _atoll; echo "${COMPREPLY[*]}"; }\n'
+                  'try atoll run --runtime gv; try atoll sandbox create bas; try atoll --vers\n')
+        for _ in range(100):  # the server may be too busy to be waited for
+            done = subprocess.run(['bash', '-c', script], env=self.env, capture_output=True, check=True, timeout=60)
+            if b'base' in done.stdout:
+                break
+        self.assertEqual(done.stdout.decode().split(), ['gvisor', 'base', '--version'])
 
 
 class Zsh:
