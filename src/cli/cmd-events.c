@@ -157,7 +157,7 @@ static void show_page(struct cli *cli, const struct page *page, bool reversed)
 }
 
 /* The same columns, a row at a time: as wide as what they hold usually is. */
-static const size_t widths[COLUMNS] = { 7, 24, 22, 36, 12, 15, 8, 8, 0 };
+static const size_t widths[COLUMNS] = { 7, 27, 22, 36, 12, 15, 8, 8, 0 };
 
 /* Where a person reads. */
 static void show_titles(struct cli *cli)

@@ -85,9 +85,9 @@ int cmd_network_show(struct cli *cli)
 	cli_pair(cli, "host", n.mask);
 	cli_pair(cli, "https ports", n.ports);
 	show_number(cli, "refused packets", n.denied.packets);
-	show_number(cli, "refused names", n.denied.names_asked);
+	show_number(cli, "refused lookups", n.denied.names_asked);
 	show_number(cli, "refused hosts", n.denied.names_dialled);
-	show_number(cli, "refused ranges", n.denied.addresses);
+	show_number(cli, "refused by IP", n.denied.addresses);
 	return EXIT_OK;
 }
 

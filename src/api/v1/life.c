@@ -37,14 +37,6 @@ static const struct json_field pause_fields[] = {
 };
 static const struct json_shape pause_shape = JSON_SHAPE(struct life_in, pause_fields);
 
-static void reply_changed(struct api_call *call)
-{
-	const struct sandbox *sb = v1_sandbox(call);
-
-	if (sb)
-		v1_reply_sandbox(call, 200, sb);
-}
-
 static void paused(void *arg, int r, const struct err *e)
 {
 	struct api_call *call = arg;
@@ -54,7 +46,7 @@ static void paused(void *arg, int r, const struct err *e)
 	else if (r < 0)
 		v1_quota_fail(call, e);
 	else
-		reply_changed(call);
+		v1_reply_changed(call);
 }
 
 void v1_sandboxes_pause(struct api_call *call)

@@ -27,16 +27,10 @@ void v1_network_get(struct api_call *call)
 
 static void network_set(void *arg, int r, const struct err *e)
 {
-	struct api_call *call = arg;
-	const struct sandbox *sb;
-
-	if (r < 0) {
-		api_fail(call, e);
-		return;
-	}
-	sb = v1_sandbox(call);
-	if (sb)
-		v1_reply_sandbox(call, 200, sb);
+	if (r < 0)
+		api_fail(arg, e);
+	else
+		v1_reply_changed(arg);
 }
 
 /* The whole way out anew; what is left out is cleared. */

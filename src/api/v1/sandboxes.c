@@ -119,14 +119,6 @@ static int read_query(struct api_call *call, struct sandbox_query *q)
 	return 0;
 }
 
-static void end_page(struct jsonw *w, bool more, int64_t last_us, const char *last_id)
-{
-	char next[64];
-
-	(void)snprintf(next, sizeof next, "%" PRId64 " %s", last_us, last_id);
-	v1_page_end(w, more ? next : NULL);
-}
-
 static void reply_page(void *arg, int r, const struct sandbox_page *page, const struct err *e)
 {
 	struct list_call *list = arg;
@@ -146,7 +138,7 @@ static void reply_page(void *arg, int r, const struct sandbox_page *page, const 
 			live.sb = *sb;
 		v1_write_sandbox(list->call, &answer.w, sb ? &live : record);
 	}
-	end_page(&answer.w, page->more, page->last_us, page->last_id);
+	v1_page_end_us(&answer.w, page->more, page->last_us, page->last_id);
 	api_answer_send(list->call, &answer, 200);
 }
 
@@ -154,11 +146,10 @@ static void collect(void *arg, const struct sandbox *sb)
 {
 	struct list_call *list = arg;
 	const struct sandbox_query *q = &list->query;
-	bool is_behind = !q->before_us || sb->started_us < q->before_us ||
-			 (sb->started_us == q->before_us && strcmp(sb->id, q->before_id.p) > 0);
 
-	if (list->n < list->cap && is_behind && (sandbox_is_paused(sb) ? q->paused : q->running) &&
-		sandbox_matches(sb, q))
+	if (list->n < list->cap &&
+		v1_is_behind(q->before_us, q->before_id, sb->started_us, sb->id) &&
+		(sandbox_is_paused(sb) ? q->paused : q->running) && sandbox_matches(sb, q))
 		list->v[list->n++] = sb;
 }
 
@@ -194,7 +185,7 @@ static void reply_living(struct list_call *list)
 		if (answer.body.n > PAGE_BYTES)
 			n = i + 1;
 	}
-	end_page(&answer.w, list->n > n, n ? list->v[n - 1]->started_us : 0,
+	v1_page_end_us(&answer.w, list->n > n, n ? list->v[n - 1]->started_us : 0,
 		n ? list->v[n - 1]->id : "");
 	free(list->v);
 	api_answer_send(list->call, &answer, 200);

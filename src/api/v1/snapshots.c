@@ -47,9 +47,7 @@ struct list_page {
 
 static bool is_wanted(const struct list_page *list, const struct sandbox_snapshot *snap)
 {
-	if (list->before_us && (snap->created_us > list->before_us ||
-				       (snap->created_us == list->before_us &&
-					       strcmp(snap->image, list->before_id.p) <= 0)))
+	if (!v1_is_behind(list->before_us, list->before_id, snap->created_us, snap->image))
 		return false;
 	if (list->sandbox_id.n && !str_is(list->sandbox_id, snap->sandbox_id))
 		return false;
@@ -81,7 +79,6 @@ void v1_snapshots_list(struct api_call *call)
 	struct str wanted = http_query_value(call->x, "name");
 	struct api_answer answer;
 	struct v1_page page;
-	char next[64];
 
 	if (v1_page_read(call, 100, MOST_LISTED, &page) < 0 ||
 		v1_cursor_us(call, &page, &list.before_us, &list.before_id) < 0 ||
@@ -92,10 +89,8 @@ void v1_snapshots_list(struct api_call *call)
 	list.left = page.limit;
 	v1_page_begin(&answer.w);
 	sandbox_each_snapshot(call->api->config.sandboxes, &call->owner, list_one, &list);
-	if (list.has_more)
-		(void)snprintf(next, sizeof next, "%" PRId64 " %s", list.last->created_us,
-			list.last->image);
-	v1_page_end(&answer.w, list.has_more ? next : NULL);
+	v1_page_end_us(&answer.w, list.has_more, list.last ? list.last->created_us : 0,
+		list.last ? list.last->image : "");
 	api_answer_send(call, &answer, 200);
 }
 

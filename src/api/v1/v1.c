@@ -198,6 +198,20 @@ void v1_page_begin(struct jsonw *w)
 	jsonw_array(w, "items");
 }
 
+bool v1_is_behind(int64_t before_us, struct str before_id, int64_t at_us, const char *id)
+{
+	return !before_us || at_us < before_us ||
+	       (at_us == before_us && strcmp(id, before_id.p) > 0);
+}
+
+void v1_page_end_us(struct jsonw *w, bool more, int64_t last_us, const char *last_id)
+{
+	char next[64];
+
+	(void)snprintf(next, sizeof next, "%" PRId64 " %s", last_us, last_id);
+	v1_page_end(w, more ? next : NULL);
+}
+
 /* base64url without padding: it goes into a query as it is. */
 void v1_page_end(struct jsonw *w, const char *next)
 {

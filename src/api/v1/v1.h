@@ -44,6 +44,8 @@ void v1_text(struct jsonw *w, const char *key, const char *text); /* empty: null
 /* ---- view.c ---- */
 void v1_write_sandbox(struct api_call *call, struct jsonw *w, const struct sandbox_record *record);
 void v1_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb);
+/* As it is after it was changed. */
+void v1_reply_changed(struct api_call *call);
 /* A set by the names of template.toml: "cpu", "memory_mb" ... */
 void v1_write_limits(struct jsonw *w, const char *key, const struct limit_set *set);
 extern const struct json_shape v1_limits_shape; /* of struct limit_in, by the same names */
@@ -73,8 +75,12 @@ int v1_page_read(struct api_call *call, int64_t usual, int64_t most, struct v1_p
 /* A cursor "<µs> <id>", for lists that go by time; the first page: 0 and "". Answers 400 itself. */
 int v1_cursor_us(struct api_call *call, const struct v1_page *page, int64_t *ret_us,
 	struct str *ret_id);
+/* Does a row of that time and id come after such a cursor, newest first? */
+bool v1_is_behind(int64_t before_us, struct str before_id, int64_t at_us, const char *id);
 /* Opens the object and its array. */
 void v1_page_begin(struct jsonw *w);
+/* Closes both, with such a cursor where there is more. */
+void v1_page_end_us(struct jsonw *w, bool more, int64_t last_us, const char *last_id);
 /* Closes both; next is a text of the handler's own, without secrets; NULL: that was the last. */
 void v1_page_end(struct jsonw *w, const char *next);
 

@@ -188,6 +188,14 @@ void v1_write_sandbox(struct api_call *call, struct jsonw *w, const struct sandb
 	jsonw_end_object(w);
 }
 
+void v1_reply_changed(struct api_call *call)
+{
+	const struct sandbox *sb = v1_sandbox(call);
+
+	if (sb)
+		v1_reply_sandbox(call, 200, sb);
+}
+
 void v1_reply_sandbox(struct api_call *call, int status, const struct sandbox *sb)
 {
 	CLEANUP(buf_done) struct buf body = BUF_INIT(API_ANSWER_BYTES);

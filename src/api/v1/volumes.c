@@ -63,9 +63,7 @@ static void list_one(void *arg, const struct volume *v)
 {
 	struct list_page *list = arg;
 
-	if (list->before_us &&
-		(v->created_us > list->before_us || (v->created_us == list->before_us &&
-							    strcmp(v->id, list->before_id.p) <= 0)))
+	if (!v1_is_behind(list->before_us, list->before_id, v->created_us, v->id))
 		return;
 	if (list->left == 0) {
 		list->has_more = true;
@@ -83,7 +81,6 @@ void v1_volumes_list(struct api_call *call)
 	struct list_page list = { 0 };
 	struct api_answer answer;
 	struct v1_page page;
-	char next[64];
 
 	if (v1_page_read(call, 100, MOST_LISTED, &page) < 0 ||
 		v1_cursor_us(call, &page, &list.before_us, &list.before_id) < 0)
@@ -93,10 +90,8 @@ void v1_volumes_list(struct api_call *call)
 	list.left = page.limit;
 	v1_page_begin(&answer.w);
 	volume_each(call->api->config.volumes, &call->volume_owner, list_one, &list);
-	if (list.has_more)
-		(void)snprintf(next, sizeof next, "%" PRId64 " %s", list.last->created_us,
-			list.last->id);
-	v1_page_end(&answer.w, list.has_more ? next : NULL);
+	v1_page_end_us(&answer.w, list.has_more, list.last ? list.last->created_us : 0,
+		list.last ? list.last->id : "");
 	api_answer_send(call, &answer, 200);
 }
 
