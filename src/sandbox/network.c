@@ -18,6 +18,9 @@ struct change {
 	struct live *live;
 	struct json_bool internet;
 	struct buf network, told; /* the second for the event log */
+	bool has_base;            /* of what it was made; the change before may have changed that */
+	struct json_bool base_internet;
+	struct buf base_network;
 	char actor[ACTOR_SIZE];
 	bool has_rules; /* of headers */
 	struct err e;
@@ -31,6 +34,7 @@ static void change_end(struct change *p, int r, const struct err *e)
 	p->op.book->in_flight--;
 	buf_done(&p->network);
 	buf_done(&p->told);
+	buf_done(&p->base_network);
 	free(p);
 }
 
@@ -163,6 +167,13 @@ static void describe(struct change *p, const struct policy *policy)
 	jsonw_end_object(&w);
 }
 
+static bool is_stale(const struct change *p, const struct sandbox_options *now)
+{
+	return p->has_base && (p->base_internet.is_set != now->internet.is_set ||
+				      p->base_internet.value != now->internet.value ||
+				      !str_eq(buf_str(&p->base_network), now->network));
+}
+
 static void change_run(struct op *op, struct live *live)
 {
 	struct change *p = container_of(op, struct change, op);
@@ -172,6 +183,8 @@ static void change_run(struct op *op, struct live *live)
 
 	if (!live || live->view.state != SANDBOX_RUNNING)
 		(void)op_not_found(op, &e);
+	else if (is_stale(p, &live->view.options))
+		(void)err_set(&e, -ESTALE, "the network was changed meanwhile: try again");
 	else
 		(void)policy_parse(arena, buf_str(&p->network), p->internet, &policy, &e);
 	if (!live || e.code < 0) {
@@ -207,6 +220,12 @@ void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *
 	p->network = BUF_INIT(SANDBOX_NETWORK_BYTES);
 	p->told = BUF_INIT(TOLD_BYTES);
 	(void)buf_add_str(&p->network, reach->network);
+	p->base_network = BUF_INIT(SANDBOX_NETWORK_BYTES);
+	p->has_base = reach->made_of != NULL;
+	if (reach->made_of) {
+		p->base_internet = reach->made_of->internet;
+		(void)buf_add_str(&p->base_network, reach->made_of->network);
+	}
 	(void)snprintf(p->actor, sizeof p->actor, "%s", reach->actor);
 	p->done = done;
 	p->arg = arg;

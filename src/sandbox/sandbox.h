@@ -362,6 +362,9 @@ struct sandbox_reach {
 	struct json_bool internet;
 	struct str network;
 	const char *actor; /* as in events */
+	/* What both were made of: when it is the sandbox's turn they must be that still. NULL: they
+	 * stand for themselves. -ESTALE: somebody else has changed it. */
+	const struct sandbox_options *made_of;
 };
 void sandbox_set_network(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	const struct sandbox_reach *reach, done_fn done, void *arg);

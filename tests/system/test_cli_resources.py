@@ -144,10 +144,11 @@ class Resources(Case):
         value = self.scratch() / 'value'
         value.write_text('first-value\n')
         self.assertEqual(self.ok('secret', 'set', name, '--file', value).decode().strip(), name)
-        told = self.json('secret', 'set', name, '--meta', 'of=ci', stdin=b'second-value')
-        self.assertEqual((told['version'], told['metadata']), (2, {'of': 'ci'}))
+        odd = 'c"]},[{\\'  # a list is cut into its items by its brackets
+        told = self.json('secret', 'set', name, '--meta', f'of={odd}', stdin=b'second-value')
+        self.assertEqual((told['version'], told['metadata']), (2, {'of': odd}))
         row = next(row for row in self.rows('secret', 'ls') if row[0] == name)
-        self.assertEqual((row[1], row[4]), ('2', 'of=ci'))
+        self.assertEqual((row[1], row[4]), ('2', f'of={odd}'))
         listed = next(s for s in self.json('secret', 'ls') if s['name'] == name)
         self.assertEqual(listed, told)
         for words in (('secret', 'ls'), ('secret', 'ls', '--json')):

@@ -1,4 +1,5 @@
 """What sandboxes start from and are given, on /api/v1: templates, snapshots, volumes, and what they may reach."""
+import concurrent.futures
 import unittest
 import urllib.parse
 import uuid
@@ -170,6 +171,18 @@ class Network(Case):
         told = self.api.ask('PATCH', at, {'allow_out': None, 'internet': None})
         self.assertEqual((told['internet'], told['network']), (True, {'https_ports': [8443]}))
         self.assertEqual(self.api.ask('PATCH', at, {})['network'], {'https_ports': [8443]})
+
+    def test_changes_at_the_same_time_all_count(self):
+        box = self.box()
+        at = f'/sandboxes/{box}/network'
+        parts = ({'internet': False}, {'allow_out': ['1.1.1.1']}, {'deny_out': ['9.9.9.9']})
+        with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+            for _ in range(25):
+                self.api.ask('PUT', at, {})
+                self.assertEqual({answer.status for answer in pool.map(lambda part: self.api.call('PATCH', at, part), parts)},
+                                 {200})
+                shown = self.api.ask('GET', at)
+                self.assertEqual([{name: shown[name]} for part in parts for name in part], list(parts))
 
     def test_what_would_not_hold_is_refused_and_changes_nothing(self):
         box = self.box(network={'deny_out': [ALL], 'allow_out': ['example.com']})

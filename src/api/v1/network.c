@@ -45,6 +45,16 @@ void v1_network_put(struct api_call *call)
 			&reach, network_set, call);
 }
 
+/* What another change before it has made of the rest counts, not what was there when it came: each
+ * time it is too late for that, somebody else has got on. */
+static void part_set(void *arg, int r, const struct err *e)
+{
+	if (r == -ESTALE)
+		v1_network_patch(arg);
+	else
+		network_set(arg, r, e);
+}
+
 /* What is left out stays as it is; null clears it. */
 void v1_network_patch(struct api_call *call)
 {
@@ -52,9 +62,11 @@ void v1_network_patch(struct api_call *call)
 	struct sandbox_reach reach = { .actor = call->actor };
 	struct str whole;
 
-	if (sb && api_network_merge(call, call->body, &sb->options, &whole) == 0 &&
+	if (!sb || api_network_merge(call, call->body, &sb->options, &whole) < 0 ||
 		api_network_update(call, whole, sb->options.network, &reach.network,
-			&reach.internet) == 0)
-		sandbox_set_network(call->api->config.sandboxes, v1_owner(call), call->params[0],
-			&reach, network_set, call);
+			&reach.internet) < 0)
+		return;
+	reach.made_of = &sb->options;
+	sandbox_set_network(call->api->config.sandboxes, v1_owner(call), call->params[0], &reach,
+		part_set, call);
 }
