@@ -217,6 +217,7 @@ int cmd_sandbox_metrics(struct cli *cli);
 int cmd_sandbox_snapshot(struct cli *cli);
 int cmd_snapshot_info(struct cli *cli);
 int cmd_snapshot_ls(struct cli *cli);
+int cmd_snapshot_name(struct cli *cli);
 int cmd_snapshot_rm(struct cli *cli);
 int cmd_key_create(struct cli *cli);
 int cmd_key_ls(struct cli *cli);

@@ -197,6 +197,37 @@ int cmd_snapshot_info(struct cli *cli)
 	return EXIT_OK;
 }
 
+int cmd_snapshot_name(struct cli *cli)
+{
+	CLEANUP(buf_done) struct buf body = BUF_INIT(MAX_BODY);
+	struct api_request request = { .method = "PATCH" };
+	struct snapshot_info info = { 0 };
+	struct api_reply reply;
+	struct jsonw w;
+	int r;
+
+	jsonw_init(&w, &body);
+	jsonw_object(&w, NULL);
+	jsonw_strz(&w, "name", cli->args.words[1]);
+	jsonw_end_object(&w);
+	request.path = cli_path(cli, "/api/v1/snapshots/", str_of(cli->args.words[0]), "");
+	request.body = buf_str(&body);
+	if (body.failed || !request.path)
+		return err_set(&cli->e, -EINVAL, "a name is too long");
+	r = cli_api_call(cli, &request, &reply, &cli->e);
+	if (r < 0)
+		return r;
+	if (json_decode(cli->arena, reply.body, &snapshot_shape, &info, &cli->e) < 0)
+		return err_wrap(&cli->e, -EPROTO, "the snapshot");
+	if (!cli->out.json) {
+		out_line(&cli->out, "%.*s", STR_ARG(info.id));
+		return EXIT_OK;
+	}
+	snapshot_json(&cli->out.json_writer, &info);
+	(void)buf_addc(&cli->out.text, '\n');
+	return EXIT_OK;
+}
+
 /* One at a time: a name without a tag means its newest. */
 int cmd_snapshot_rm(struct cli *cli)
 {

@@ -227,6 +227,21 @@ static const struct cli_command commands[] = {
 	},
 	{
 		.group = "snapshot",
+		.name = "name",
+		.guess = "rename",
+		.words = "SNAPSHOT NAME",
+		.summary = "give a snapshot another name",
+		.detail = "NAME is like work or work:v2, and nothing else has it. The old one "
+			  "stands for "
+			  "nothing then.",
+		.examples = "atoll snapshot name work work:v1",
+		.see_also = "snapshot ls, sandbox snapshot",
+		.min_words = 2,
+		.max_words = 2,
+		.run = cmd_snapshot_name,
+	},
+	{
+		.group = "snapshot",
 		.name = "rm",
 		.guess = "delete",
 		.words = "SNAPSHOT",

@@ -293,6 +293,8 @@ struct snap_change {
 };
 void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
 	const struct snap_change *change, done_fn done, void *arg);
+void snap_rows_name(struct store *store, const struct sandbox_snapshot *snap, const char *actor,
+	done_fn done, void *arg);
 void snap_rows_delete(struct store *store, const struct sandbox_snapshot *snap, const char *actor,
 	done_fn done, void *arg);
 int snap_load(struct store_tx *tx, struct list *snaps, struct err *e);

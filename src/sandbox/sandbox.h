@@ -394,6 +394,11 @@ typedef void (*sandbox_snapshot_fn)(void *arg, int r, const struct sandbox_snaps
  * many, or as much, as it may. */
 void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who, struct str id,
 	struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg);
+/* Gives one that is there another name, as above and never empty; without a tag `wanted` means its
+ * newest. Its id changes with the name, of which all tags share one. -ENOENT. -EEXIST: there is one
+ * of that name and tag. -EBUSY: one is being made. */
+void sandbox_name_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str wanted, struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg);
 struct sandbox_snapshot_use {
 	int64_t count, size_mb;
 };

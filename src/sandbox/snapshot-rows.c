@@ -4,7 +4,7 @@
 struct snap_job {
 	struct sandbox_snapshot snap;
 	char replaced[SANDBOX_ID_SIZE], actor[ACTOR_SIZE];
-	char data[48]; /* of the event: how long it took */
+	char data[2 * TEMPLATE_NAME_SIZE + 16]; /* of the event: how long it took, or the name */
 	done_fn done;
 	void *arg;
 };
@@ -68,6 +68,37 @@ void snap_rows_insert(struct store *store, const struct sandbox_snapshot *snap,
 	job->done = done;
 	job->arg = arg;
 	store_run_for(store, snap->team_id, insert, job_done, job);
+}
+
+static int rename_row(struct store_tx *tx, void *arg, struct err *e)
+{
+	const struct snap_job *job = arg;
+	const struct sandbox_snapshot *s = &job->snap;
+	struct store_event event = { job->actor, "snapshot.named", s->sandbox_id,
+		str_of(job->data) };
+	struct store_cause cause = { .team_id = s->team_id, .agent_id = s->agent_id };
+	int r = store_exec(tx,
+		"UPDATE snapshots SET template_id = $1, alias = $2, tag = $3, named_by = $4 "
+		"WHERE image = $5",
+		STORE_PARAMS(P_TEXT(s->template_id), P_TEXT(s->alias), P_TEXT(s->tag),
+			P_STR(s->named_by[0] ? str_of(s->named_by) : STR_NONE), P_TEXT(s->image)),
+		e);
+
+	return r < 0 ? r : store_add_caused_event(tx, &event, &cause, e);
+}
+
+void snap_rows_name(struct store *store, const struct sandbox_snapshot *snap, const char *actor,
+	done_fn done, void *arg)
+{
+	struct snap_job *job = XNEW(struct snap_job);
+
+	job->snap = *snap;
+	(void)snprintf(job->actor, sizeof job->actor, "%s", actor);
+	(void)snprintf(job->data, sizeof job->data, "{\"name\":\"%s:%s\"}", snap->alias,
+		snap->tag); /* of letters, digits, '-', '_' and '.' */
+	job->done = done;
+	job->arg = arg;
+	store_run_for(store, snap->team_id, rename_row, job_done, job);
 }
 
 static int delete_row(struct store_tx *tx, void *arg, struct err *e)

@@ -11,6 +11,7 @@ struct snapshot {
 	struct op op;
 	struct list node; /* in the book's taking */
 	bool is_saved, is_recording;
+	bool is_naming; /* of one that is there: it takes no room */
 	struct live *live;
 	struct sandbox_snapshot snap;
 	char replaced[SANDBOX_ID_SIZE], actor[ACTOR_SIZE];
@@ -125,7 +126,7 @@ static struct sandbox_snapshot_use use_with(const struct snapshot *p)
 	{
 		const struct snapshot *q = container_of(node, struct snapshot, node);
 
-		if (strcmp(q->snap.team_id, p->snap.team_id) != 0)
+		if (strcmp(q->snap.team_id, p->snap.team_id) != 0 || q->is_naming)
 			continue;
 		use.count++;
 		use.size_mb += q->snap.size_mb;
@@ -376,6 +377,98 @@ void sandbox_snapshot(struct sandbox_book *book, const struct sandbox_owner *who
 	op_start(&p->op, book, who, id, snapshot_run);
 }
 
+/* ---- naming ---- */
+
+/* What an agent may see of the team's own it may neither name nor take away. */
+static bool may_change(const struct sandbox_owner *who, const struct sandbox_snapshot *snap)
+{
+	return snap_may_see(who, snap) &&
+	       (!who || !who->agent_id || !who->agent_id[0] || snap->agent_id[0]);
+}
+
+static struct snap *find_image(const struct sandbox_book *book, const char *image)
+{
+	LIST_EACH(&book->snaps, node)
+	{
+		struct snap *snap = container_of(node, struct snap, node);
+
+		if (strcmp(snap->view.image, image) == 0)
+			return snap;
+	}
+	return NULL;
+}
+
+static void named(void *arg, int r, const struct err *e)
+{
+	struct snapshot *p = arg;
+	struct snap *snap = find_image(p->op.book, p->snap.image);
+	struct err gone = { 0 };
+
+	CRASH_POINT("snapshot.named");
+	if (r >= 0 && !snap) /* deleted meanwhile */
+		r = err_set(&gone, -ENOENT, "the snapshot was deleted");
+	if (r >= 0)
+		snap->view = p->snap;
+	snapshot_end(p, r, r == -ENOENT ? &gone : e);
+}
+
+/* Nothing is replaced, unlike by a new one: that would delete what has the name. */
+static int check_free(const struct snapshot *p, struct err *e)
+{
+	LIST_EACH(&p->op.book->snaps, node)
+	{
+		const struct sandbox_snapshot *s = &container_of(node, struct snap, node)->view;
+
+		if (has_same_alias(s, &p->snap) && strcmp(s->tag, p->snap.tag) == 0)
+			return err_set(e, -EEXIST, "there is a snapshot '%s:%s' already", s->alias,
+				s->tag);
+	}
+	return must_wait(p) ? err_set(e, -EBUSY, "a snapshot is being named '%s': try again",
+				      p->snap.alias)
+			    : 0;
+}
+
+static int describe_naming(struct snapshot *p, const struct sandbox_owner *who, struct str wanted,
+	struct str name, struct err *e)
+{
+	const struct sandbox_snapshot *found = sandbox_newest_snapshot(p->op.book, who, wanted);
+	int r;
+
+	if (!found || !may_change(who, found))
+		return err_set(e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
+	p->snap = *found;
+	r = name.n ? read_name(&p->snap, name, e) : err_set(e, -EINVAL, "the name is empty");
+	if (r < 0)
+		return r;
+	(void)snprintf(p->snap.named_by, sizeof p->snap.named_by, "%s", p->op.agent_id);
+	r = check_free(p, e);
+	return r < 0 ? r : find_place(p, e);
+}
+
+/* It stands among those that are taken: who takes one of that name waits for it. */
+void sandbox_name_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
+	struct str wanted, struct str name, const char *actor, sandbox_snapshot_fn fn, void *arg)
+{
+	struct snapshot *p = XNEW(struct snapshot);
+	struct err e = { 0 };
+
+	p->op.book = book;
+	p->fn = fn;
+	p->arg = arg;
+	p->is_naming = p->is_recording = true;
+	(void)snprintf(p->op.agent_id, sizeof p->op.agent_id, "%s",
+		who->agent_id ? who->agent_id : "");
+	(void)snprintf(p->actor, sizeof p->actor, "%s", actor);
+	if (describe_naming(p, who, wanted, name, &e) < 0) {
+		fn(arg, e.code, NULL, &e);
+		free(p);
+		return;
+	}
+	list_append(&book->taking, &p->node);
+	book->in_flight++;
+	snap_rows_name(book->config.store, &p->snap, p->actor, named, p);
+}
+
 /* ---- deleting ---- */
 
 struct deletion { /* of one image */
@@ -420,13 +513,6 @@ static void delete_one(struct sandbox_book *book, struct snap *snap, const char 
 	free(snap);
 }
 
-/* What an agent may see of the team's own it may not take away. */
-static bool may_delete(const struct sandbox_owner *who, const struct sandbox_snapshot *snap)
-{
-	return snap_may_see(who, snap) &&
-	       (!who || !who->agent_id || !who->agent_id[0] || snap->agent_id[0]);
-}
-
 void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_owner *who,
 	struct str wanted, const char *actor, done_fn done, void *arg)
 {
@@ -436,7 +522,7 @@ void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_own
 	bool has_tag = str_find(wanted, ':') >= 0;
 	struct err e = { 0 };
 
-	if (found && may_delete(who, found))
+	if (found && may_change(who, found))
 		which = *found;
 	else
 		(void)err_set(&e, -ENOENT, "snapshot '%.*s' not found", STR_ARG(wanted));
@@ -445,7 +531,7 @@ void sandbox_delete_snapshot(struct sandbox_book *book, const struct sandbox_own
 		struct snap *snap = container_of(node, struct snap, node);
 
 		if (strcmp(snap->view.template_id, which.template_id) == 0 &&
-			may_delete(who, &snap->view) &&
+			may_change(who, &snap->view) &&
 			(!has_tag || strcmp(snap->view.image, which.image) == 0))
 			delete_one(book, snap, actor, join);
 	}

@@ -124,7 +124,7 @@ class Misspelt(Case):
                                      'sandbox': {'internet': False, 'network': V1_NETWORK}}),
             ('POST', f'{at}/execute', {**command, 'argv': ['true'], 'stdin': 'x', 'background': False}),
             ('PUT', f'{at}/network', update), ('PATCH', f'{at}/network', update),
-            ('POST', '/api/v1/volumes', {'name': 'fail-closed'}),
+            ('POST', '/api/v1/volumes', {'name': 'fail-closed'}), ('PATCH', '/api/v1/snapshots/none', {'name': 'n'}),
             ('POST', f'{at}/pause', {'memory': True}),
             ('POST', f'/api/v1/sandboxes/{box}/resume', {'timeout': 60, 'memory': True}),
             ('POST', f'{at}/extend', {'timeout': 60}), ('POST', f'{at}/extend', {'by': 60, 'timeout': 60}),

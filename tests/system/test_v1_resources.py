@@ -1,11 +1,16 @@
 """What sandboxes start from and are given, on /api/v1: templates, snapshots, volumes, and what they may reach."""
 import concurrent.futures
+import os
+import pathlib
+import tempfile
 import unittest
 import urllib.parse
 import uuid
 
+from harness.server import Server
 from harness.v1 import Api, Shared
 
+BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 ALL = '0.0.0.0/0'
 
 
@@ -115,6 +120,69 @@ class Snapshots(Case):
             self.refused(404, 'snapshot_not_found', 'DELETE', f'/snapshots/{name}-team', api=agent)
         self.refused(404, 'snapshot_not_found', 'GET', f"/snapshots/{own['template_id']}", api=agents[1])
         agents[0].ask('DELETE', f'/snapshots/{name}')
+
+
+    def test_another_name_is_given_and_none_is_taken_away(self):
+        name, box = self.name(), self.box()
+        made = self.api.ask('POST', f'/sandboxes/{box}/snapshot')
+        other = self.api.ask('POST', f'/sandboxes/{box}/snapshot', {'name': f'{name}:b'})
+        named = self.api.ask('PATCH', f"/snapshots/{made['snapshot']}", {'name': f'{name}:a'})
+        self.addCleanup(self.api.call, 'DELETE', f'/snapshots/{name}')
+        self.assertEqual((named['snapshot'], named['template_id']), (f'{name}:a', other['template_id']))
+        same = ('sandbox_id', 'size_mb', 'created_at', 'limits', 'agent_id')
+        self.assertEqual([named[key] for key in same], [made[key] for key in same])
+        self.refused(404, 'snapshot_not_found', 'GET', f"/snapshots/{made['snapshot']}")
+        self.assertEqual(self.pages('/snapshots', name=name), [other, named])
+        copy = self.box(template=f'{name}:a')
+        self.assertEqual(self.api.ask('GET', f'/sandboxes/{copy}')['template_id'], other['template_id'])
+        told = self.refused(409, 'name_taken', 'PATCH', f'/snapshots/{name}:a', {'name': f'{name}:b'})
+        self.assertIn(f'{name}:b', told['message'])
+        for wrong in ({}, {'name': ''}, {'name': 'a b'}, {'name': 'a:b:c'}, {'name': 'a' * 129}, {'name': 'i' * 20}, {'name': 5}):
+            self.assertEqual(self.api.call('PATCH', f'/snapshots/{name}:a', wrong).status, 400, wrong)
+        self.refused(404, 'snapshot_not_found', 'PATCH', '/snapshots/base', {'name': 'mine'})
+        [event] = self.api.events(kind='snapshot.named', subject=box)
+        self.assertEqual(event['data'], {'name': f'{name}:a'})
+
+    def test_of_many_that_want_a_name_one_has_it(self):
+        name, box = self.name(), self.box()
+        made = [self.api.ask('POST', f'/sandboxes/{box}/snapshot')['snapshot'] for _ in range(6)]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda one: self.api.call('PATCH', f'/snapshots/{one}', {'name': name}), made))
+        self.assertEqual(sorted(answer.status for answer in answers), [200] + [409] * 5)
+        self.assertEqual(len(self.pages('/snapshots', name=name)), 1)
+        self.assertEqual(len(self.pages('/snapshots', sandbox_id=box)), 6)
+        for one in self.pages('/snapshots', sandbox_id=box):
+            self.api.ask('DELETE', f"/snapshots/{one['snapshot']}")
+
+    def test_an_agent_names_its_own(self):
+        agents = [self.api.key_for(agent_id=f'names-{i}')[0] for i in range(2)]
+        name = self.name()
+        own = agents[0].ask('POST', f'/sandboxes/{self.box(agents[0])}/snapshot')
+        teams = self.api.ask('POST', f'/sandboxes/{self.box()}/snapshot', {'name': f'{name}-team'})
+        self.addCleanup(self.api.call, 'DELETE', f'/snapshots/{name}-team')
+        self.refused(404, 'snapshot_not_found', 'PATCH', f"/snapshots/{own['snapshot']}", {'name': name}, agents[1])
+        self.refused(404, 'snapshot_not_found', 'PATCH', f"/snapshots/{teams['snapshot']}", {'name': name}, agents[0])
+        self.refused(409, 'name_taken', 'PATCH', f"/snapshots/{own['snapshot']}", {'name': 'base'}, agents[0])
+        self.assertEqual(agents[0].ask('PATCH', f"/snapshots/{own['snapshot']}", {'name': name})['name'], name)
+        self.refused(404, 'snapshot_not_found', 'GET', f'/snapshots/{name}')  # a name of the agent's alone
+        agents[0].ask('DELETE', f'/snapshots/{name}')
+
+
+class Restarted(Case):
+    def test_a_name_is_still_there(self):
+        with tempfile.TemporaryDirectory(prefix='atoll-names-') as scratch:
+            pathlib.Path(scratch).chmod(0o755)
+            with Server(BUILD, scratch, '--stop-sandboxes') as server:
+                api = Api(server)
+                box = api.ask('POST', '/sandboxes', {'timeout': 300})['id']
+                made = api.ask('POST', f'/sandboxes/{box}/snapshot', {'name': 'first'})
+                named = api.ask('PATCH', '/snapshots/first', {'name': 'second:v2'})
+                server.stop()
+                server.start()
+                self.assertEqual(api.ask('GET', '/snapshots')['items'], [named])
+                self.assertNotEqual(named['template_id'], made['template_id'])
+                self.assertEqual(api.call('GET', '/snapshots/first').status, 404)
+            self.assertEqual(server.sanitizer_findings(), '')
 
 
 class Volumes(Case):

@@ -49,6 +49,7 @@ TABLE = {
     'GET /api/v1/sandboxes/{id}/network': GONE, 'PATCH /api/v1/sandboxes/{id}/network': GONE,
     'GET /api/v1/templates': THEIRS, 'GET /api/v1/templates/{id}': GONE, 'DELETE /api/v1/templates/{id}': GONE,
     'GET /api/v1/snapshots': THEIRS, 'GET /api/v1/snapshots/{id}': GONE, 'DELETE /api/v1/snapshots/{id}': GONE,
+    'PATCH /api/v1/snapshots/{id}': GONE,
     'GET /api/v1/volumes': NO_AGENTS, 'POST /api/v1/volumes': NO_AGENTS, 'GET /api/v1/volumes/{id}': NOT_YOURS,
     'DELETE /api/v1/volumes/{id}': NOT_YOURS,
 
@@ -182,7 +183,7 @@ class Tenants(unittest.TestCase):
         'PATCH /api-keys/{id}': {'name': 'new'},
         'PUT /api/v1/secrets/{name}': {'value': 'theirs'}, 'POST /secrets': {'name': 'own', 'value': 'theirs'},
         'POST /secrets/{id}': {'value': 'theirs'}, 'POST /volumes': {'name': 'own'},
-        'POST /api/v1/volumes': {'name': 'own-too'},
+        'POST /api/v1/volumes': {'name': 'own-too'}, 'PATCH /api/v1/snapshots/{id}': {'name': 'stolen'},
         'POST /templates/tags': {'target': MARK, 'tags': ['stolen']},
         'DELETE /templates/tags': {'name': MARK, 'tags': ['stolen']},
         'PUT /api/v1/rules/commands': {'agent_id': 'nobody', 'programs': ['ls']},

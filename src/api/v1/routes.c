@@ -69,6 +69,7 @@ const struct api_route api_v1_routes[] = {
 	{ "DELETE", "/api/v1/templates/{id}", v1_templates_delete, 0, ACCESS_TEMPLATES },
 	{ "GET", "/api/v1/snapshots", v1_snapshots_list, 0, ACCESS_SANDBOXES_READ },
 	{ "GET", "/api/v1/snapshots/{id}", v1_snapshots_get, 0, ACCESS_SANDBOXES_READ },
+	{ "PATCH", "/api/v1/snapshots/{id}", v1_snapshots_name, API_BODY, ACCESS_SANDBOXES_WRITE },
 	{ "DELETE", "/api/v1/snapshots/{id}", v1_snapshots_delete, 0, ACCESS_SANDBOXES_WRITE },
 	{ "GET", "/api/v1/volumes", v1_volumes_list, 0, ACCESS_VOLUMES },
 	{ "POST", "/api/v1/volumes", v1_volumes_create, API_BODY, ACCESS_VOLUMES },

@@ -132,6 +132,46 @@ void v1_snapshots_get(struct api_call *call)
 	api_answer_send(call, &answer, 200);
 }
 
+struct name_in {
+	struct str name;
+};
+static const struct json_field name_fields[] = {
+	JSON_FIELD(struct name_in, name, "name", JSON_STR, .flags = JSON_REQUIRED, .max = 128),
+};
+static const struct json_shape name_shape = JSON_SHAPE(struct name_in, name_fields);
+
+static void named(void *arg, int r, const struct sandbox_snapshot *snap, const struct err *e)
+{
+	struct api_call *call = arg;
+	struct api_answer answer;
+
+	if (r == -ENOENT) {
+		fail_not_found(call);
+	} else if (r == -EEXIST) {
+		api_fail_as(call, 409, "name_taken", e->msg,
+			"delete that one first, or give a tag");
+	} else if (api_answer_begin(call, &answer, r, e)) {
+		v1_write_snapshot(call, &answer.w, snap);
+		api_answer_send(call, &answer, 200);
+	}
+}
+
+void v1_snapshots_name(struct api_call *call)
+{
+	const char *of = wanted(call);
+	struct api_name name;
+	struct name_in in;
+
+	if (api_decode(call, &name_shape, &in, false) < 0 ||
+		api_name_read_own(call, in.name, &name) < 0)
+		return;
+	if (of)
+		sandbox_name_snapshot(call->api->config.sandboxes, &call->owner, str_of(of),
+			name.clean, call->actor, named, call);
+	else
+		fail_not_found(call);
+}
+
 static void deleted(void *arg, int r, const struct err *e)
 {
 	if (r == -ENOENT)

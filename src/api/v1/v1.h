@@ -173,6 +173,7 @@ void v1_templates_delete(struct api_call *call);
 void v1_snapshots_list(struct api_call *call);
 void v1_snapshots_get(struct api_call *call);
 void v1_snapshots_delete(struct api_call *call);
+void v1_snapshots_name(struct api_call *call);
 void v1_volumes_list(struct api_call *call);
 void v1_volumes_create(struct api_call *call);
 void v1_volumes_get(struct api_call *call);
