@@ -205,7 +205,7 @@ int port_explain(const char *listen, struct err *e)
 
 	if (port_find_owner(listen, &o) < 0)
 		return err_set(e, -EADDRINUSE,
-			"%s is taken by %s: end that, or take another address with --listen "
+			"%s is in use by %s: end that, or take another address with --listen "
 			"HOST:PORT",
 			listen,
 			strncmp(listen, "unix:", 5) == 0 ? "another process"
@@ -213,11 +213,11 @@ int port_explain(const char *listen, struct err *e)
 							   "here (of another container?)");
 	if (!o.is_atoll)
 		return err_set(e, -EADDRINUSE,
-			"%s is taken by %s (pid %d): end that, or take another address with "
+			"%s is in use by %s (pid %d): end that, or take another address with "
 			"--listen HOST:PORT",
 			listen, o.name, (int)o.pid);
 	return err_set(e, -EADDRINUSE,
-		"%s is taken by the Atoll server of pid %d%s%s: new programs are put under it by "
+		"%s is in use by the Atoll server of pid %d%s%s: new programs are put under it by "
 		"'atoll upgrade', 'kill %d' ends it, --listen HOST:PORT serves beside it",
 		listen, (int)o.pid, o.data[0] ? " with --data " : "", o.data, (int)o.pid);
 }

@@ -300,7 +300,7 @@ class Address(Case):
         run = self.serve(address)
         said = (run.stdout + run.stderr).decode()
         self.assertNotEqual(run.returncode, 0)
-        self.assertIn(f'{address} is taken by the Atoll server of pid', said)
+        self.assertIn(f'{address} is in use by the Atoll server of pid', said)
         for what in (os.environ['ATOLL_TEST_DATA'], 'atoll upgrade', '--listen HOST:PORT'):
             self.assertIn(what, said)
         pid = int(re.search(r'pid (\d+)', said)[1])
@@ -310,7 +310,7 @@ class Address(Case):
             run = self.serve(address)
         said = (run.stdout + run.stderr).decode()
         self.assertNotEqual(run.returncode, 0)
-        self.assertRegex(said, rf'{address} is taken by python[\d.]* \(pid {os.getpid()}\)')
+        self.assertRegex(said, rf'{address} is in use by python[\d.]* \(pid {os.getpid()}\)')
 
 
 if __name__ == '__main__':

@@ -206,9 +206,9 @@ class Volumes(Case):
         self.assertEqual(self.api.ask('GET', f"/volumes/{made[0]['id']}")['token'], turned['token'])
         for volume in made:
             self.api.ask('DELETE', f"/volumes/{volume['id']}")
-            self.refused(404, 'volume_not_found', 'DELETE', f"/volumes/{volume['id']}")
-        self.refused(404, 'volume_not_found', 'GET', '/volumes/x')
-        self.refused(404, 'volume_not_found', 'POST', f"/volumes/{made[0]['id']}/rotate-token")
+            self.refused(404, 'not_found', 'DELETE', f"/volumes/{volume['id']}")
+        self.refused(404, 'not_found', 'GET', '/volumes/x')
+        self.refused(404, 'not_found', 'POST', f"/volumes/{made[0]['id']}/rotate-token")
 
     def test_scopes_and_agents(self):
         none, _ = self.api.key_for(scopes=['sandboxes:read', 'sandboxes:write', 'files'])
@@ -219,7 +219,7 @@ class Volumes(Case):
         self.assertEqual(mine['agent_id'], 'vol-0')
         self.assertEqual(agents[1].ask('GET', '/volumes')['items'], [])
         for method in ('GET', 'DELETE'):
-            self.refused(404, 'volume_not_found', method, f"/volumes/{mine['id']}", api=agents[1])
+            self.refused(404, 'not_found', method, f"/volumes/{mine['id']}", api=agents[1])
         agents[0].ask('DELETE', f"/volumes/{mine['id']}")
 
 

@@ -39,7 +39,7 @@ static void reply_volume(struct api_call *call, int status, const struct volume 
 static void fail(struct api_call *call, const struct err *e)
 {
 	if (e->code == -ENOENT)
-		api_fail_as(call, 404, "volume_not_found",
+		api_fail_as(call, 404, "not_found",
 			arena_printf(http_arena(call->x),
 				"volume '%.*s' does not exist, or is another's",
 				(int)MIN(call->params[0].n, (size_t)64), call->params[0].p),
