@@ -11,6 +11,7 @@ struct err;
 struct server_db_request;
 struct server_backup_report;
 struct server_backup_request;
+struct server_base;
 struct server_upgrade_report;
 struct store_report;
 
@@ -23,6 +24,7 @@ struct cli_parts {
 		struct err *e);
 	int (*restore)(const struct server_backup_request *request,
 		struct server_backup_report *ret, struct err *e);
+	int (*base_look)(const char *templates_dir, struct server_base *ret, struct err *e);
 };
 
 /* argv as main() got it; returns the exit code. `serve` is not run here: see main.c. */

@@ -1,4 +1,5 @@
 /* What an ordinary user can see of this machine, and what the server says of itself. */
+#include "cli/cli.h"
 #include "cli/doctor.h"
 #include "server/server.h"
 
@@ -188,7 +189,7 @@ static void check_template(struct doctor *d)
 	int r;
 
 	(void)snprintf(path, sizeof path, "%s/templates", data[0] ? data : "atoll-data");
-	r = server_base_look(cache ? cache : path, &base, &e);
+	r = d->cli->parts->base_look(cache ? cache : path, &base, &e);
 	if (r == -ENOENT)
 		return; /* it is made at the first start */
 	if (r < 0)

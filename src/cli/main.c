@@ -18,7 +18,8 @@ int main(int argc, char **argv)
 	static const struct cli_parts parts = { .db = server_db,
 		.upgrade = server_upgrade,
 		.backup = server_backup,
-		.restore = server_restore };
+		.restore = server_restore,
+		.base_look = server_base_look };
 
 	if (argc > 1 && strcmp(argv[1], "serve") == 0 && !wants_help(argc, argv))
 		return server_main(argc - 1, argv + 1);
