@@ -4,6 +4,7 @@
 struct volume_info {
 	struct str id, name, agent_id, created_at, token;
 	struct json_int used_bytes, size_limit_mb;
+	struct json_bool hard;
 };
 #define VOLUME_FIELD(member, name, kind, flag) \
 	JSON_FIELD(struct volume_info, member, name, kind, .flags = (flag))
@@ -14,6 +15,7 @@ static const struct json_field volume_fields[] = {
 	VOLUME_FIELD(created_at, "created_at", JSON_STR, JSON_LAX),
 	VOLUME_FIELD(used_bytes, "used_bytes", JSON_INT, JSON_LAX),
 	VOLUME_FIELD(size_limit_mb, "size_limit_mb", JSON_INT, JSON_LAX),
+	VOLUME_FIELD(hard, "hard_limit", JSON_BOOL, JSON_LAX),
 	VOLUME_FIELD(token, "token", JSON_STR, JSON_LAX),
 };
 static const struct json_shape volume_shape =
@@ -23,6 +25,11 @@ static const struct json_shape volume_shape =
 
 /* ---- ls ---- */
 
+static struct str limit_of(const struct volume_info *v)
+{
+	return v->hard.value ? STR("hard") : STR("measured");
+}
+
 static void show_row(struct cli *cli, const void *item, struct out_table *t, size_t row)
 {
 	const struct volume_info *v = item;
@@ -30,7 +37,8 @@ static void show_row(struct cli *cli, const void *item, struct out_table *t, siz
 	out_text(v->id, out_table_cell(t, row, 0));
 	out_text(v->name, out_table_cell(t, row, 1));
 	out_time(&cli->out, v->created_at, out_table_cell(t, row, 2));
-	out_text(v->agent_id, out_table_cell(t, row, 3));
+	out_text(limit_of(v), out_table_cell(t, row, 3));
+	out_text(v->agent_id, out_table_cell(t, row, 4));
 }
 
 static struct str show_id(const void *item)
@@ -40,7 +48,7 @@ static struct str show_id(const void *item)
 
 int cmd_volume_ls(struct cli *cli)
 {
-	static const char *const titles[] = { "ID", "NAME", "CREATED", "AGENT" };
+	static const char *const titles[] = { "ID", "NAME", "CREATED", "LIMIT", "AGENT" };
 	const struct cli_listing listing = { .path = LIST_PATH,
 		.shape = &volume_shape,
 		.titles = titles,
@@ -151,6 +159,7 @@ int cmd_volume_info(struct cli *cli)
 	out_pair(&cli->out, "used", info.used_bytes.is_set ? cell : "not measured yet");
 	out_size((uint64_t)MAX(info.size_limit_mb.value, 0) << 20, cell);
 	out_pair(&cli->out, "at most", cell);
+	cli_pair(cli, "limit", limit_of(&info));
 	return EXIT_OK;
 }
 

@@ -271,6 +271,9 @@ static const struct cli_command commands[] = {
 		.guess = "list",
 		.words = "",
 		.summary = "list volumes",
+		.detail = "LIMIT says who enforces a volume's size: the kernel, at once (hard), or "
+			  "the\n"
+			  "server, by measuring it from time to time.",
 		.examples = "atoll volume ls",
 		.see_also = "volume rotate-token",
 		.run = cmd_volume_ls,

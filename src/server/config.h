@@ -42,8 +42,8 @@ struct config {
 	int64_t history_retention_s;                     /* of what is over; 0: for ever */
 	const char *ceilings_text, *default_limits_text; /* NULL: none; read into the next two */
 	const char *quota_text;                          /* NULL: none; read into the next */
-	enum limit_activity activity;     /* the same; from the next */
-	const char *activity_text;        /* NULL: not said */
+	enum limit_activity activity;                    /* the same; from the next */
+	const char *activity_text;                       /* NULL: not said */
 	struct limit_quota quota;         /* of every team that has none of its own */
 	struct limit_ceilings ceilings;   /* of every team that has no other of its own */
 	struct limit_set default_limits;  /* of templates that say nothing */

@@ -22,7 +22,8 @@ enum {
 /* At start: removes what was not made to the end. */
 void volume_image_tidy(const struct volumes *v);
 bool volume_image_exists(const struct volumes *v, const char *id);
-/* Of 8 MiB at least. -EEXIST. -EOPNOTSUPP: this host has no loop devices. When it returns 0 the image is on the disk.
+/* Of 8 MiB at least. -EEXIST. -EOPNOTSUPP: this host has no loop devices. When it returns 0 the
+ * image is on the disk.
  */
 int volume_image_make(const struct volumes *v, const char *id, uint64_t bytes, struct err *e);
 /* For the server: the volume's root directory, and one beside it on the same file system, which no

@@ -6,12 +6,13 @@ enum {
 	MOST_LISTED = 200
 };
 
-static void write_members(struct jsonw *w, const struct volume *v)
+static void write_members(struct api_call *call, struct jsonw *w, const struct volume *v)
 {
 	jsonw_strz(w, "id", v->id);
 	jsonw_strz(w, "name", v->name);
 	v1_text(w, "agent_id", v->agent_id);
 	v1_time(w, "created_at", v->created_us);
+	jsonw_bool(w, "hard_limit", volume_is_hard(call->api->config.volumes, v));
 }
 
 /* With what it takes, as far as that is known, and what opens it. */
@@ -25,7 +26,7 @@ static void reply_volume(struct api_call *call, int status, const struct volume 
 	volume_use(call->api->config.volumes, v, &use);
 	(void)api_answer_begin(call, &answer, 0, NULL);
 	jsonw_object(&answer.w, NULL);
-	write_members(&answer.w, v);
+	write_members(call, &answer.w, v);
 	if (use.used_bytes >= 0)
 		jsonw_int(&answer.w, "used_bytes", use.used_bytes);
 	else
@@ -51,6 +52,7 @@ static void fail(struct api_call *call, const struct err *e)
 /* ---- list ---- */
 
 struct list_page {
+	struct api_call *call;
 	struct jsonw *w;
 	int64_t before_us; /* as the cursor says */
 	struct str before_id;
@@ -72,13 +74,13 @@ static void list_one(void *arg, const struct volume *v)
 	list->left--;
 	list->last = v;
 	jsonw_object(list->w, NULL);
-	write_members(list->w, v);
+	write_members(list->call, list->w, v);
 	jsonw_end_object(list->w);
 }
 
 void v1_volumes_list(struct api_call *call)
 {
-	struct list_page list = { 0 };
+	struct list_page list = { .call = call };
 	struct api_answer answer;
 	struct v1_page page;
 
