@@ -185,7 +185,8 @@ test('a sandbox that is killed cuts its commands short', async () => {
 })
 
 test('what a computer of its own should have', async () => {
-  const tools = 'bash git curl python python3 pip node npm sudo ss tput getfattr ps tar gcc make ssh'
+  const tools = 'bash git curl python python3 pip node npm sudo ss tput getfattr ps tar gcc make ssh ' +
+    'npx jq rg wget nano vi zip unzip rsync file dig ping less'
   const { stdout } = await run(`for t in ${tools}; do command -v $t >/dev/null || echo missing $t; done; git daemon -h 2>&1 | head -1`)
   assert.doesNotMatch(stdout, /missing/)
   assert.match(stdout, /usage: git daemon/)
