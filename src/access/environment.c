@@ -80,23 +80,10 @@ static void written(void *arg, int r, const struct err *e)
 	end(job, MIN(r, 0), e);
 }
 
-/* Names as a shell has them. */
-static bool is_name(struct str name)
-{
-	for (size_t i = 0; i < name.n; i++) {
-		char c = name.p[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-			    (i > 0 && c >= '0' && c <= '9')))
-			return false;
-	}
-	return name.n > 0;
-}
-
 static void check(struct env_job *job, const struct json_map *env)
 {
 	for (size_t i = 0; i < env->n && job->e.code == 0; i++)
-		if (!is_name(env->v[i].key))
+		if (!str_is_variable(env->v[i].key))
 			(void)err_set(&job->e, -EINVAL,
 				"variables: '%.*s' is no name of a variable: use letters, digits "
 				"and _",

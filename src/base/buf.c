@@ -186,6 +186,18 @@ static size_t utf8_len(const unsigned char *s, size_t n)
 	return 4;
 }
 
+bool str_is_variable(struct str s)
+{
+	for (size_t i = 0; i < s.n; i++) {
+		char c = s.p[i];
+
+		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+			    (i > 0 && c >= '0' && c <= '9')))
+			return false;
+	}
+	return s.n > 0;
+}
+
 bool str_is_utf8(struct str s)
 {
 	for (size_t i = 0; i < s.n;) {

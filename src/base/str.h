@@ -56,3 +56,5 @@ ptrdiff_t str_find(struct str s, char c); /* -1: not there */
 int str_to_int(struct str s, int64_t min, int64_t max, int64_t *ret);
 /* Well-formed UTF-8 without NUL. */
 bool str_is_utf8(struct str s);
+/* A variable's name, as a shell has them. */
+bool str_is_variable(struct str s);

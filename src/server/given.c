@@ -8,19 +8,6 @@ enum {
 	ARENA_BYTES = 1 << 20,
 };
 
-/* Names as a shell has them. */
-static bool is_name(struct str name)
-{
-	for (size_t i = 0; i < name.n; i++) {
-		char c = name.p[i];
-
-		if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-			    (i > 0 && c >= '0' && c <= '9')))
-			return false;
-	}
-	return name.n > 0;
-}
-
 /* A later one takes the place of an earlier one. */
 static void put(struct given *g, struct str name, struct str value)
 {
@@ -38,7 +25,8 @@ static int add_env(struct given *g, const struct config *config, struct err *e)
 	for (size_t i = 0; i < config->sandbox_env.n; i++) {
 		struct str rest = str_of(config->sandbox_env.v[i]), name = rest;
 
-		if (str_find(rest, '=') < 0 || !str_split(&rest, '=', &name) || !is_name(name))
+		if (str_find(rest, '=') < 0 || !str_split(&rest, '=', &name) ||
+			!str_is_variable(name))
 			return err_set(e, -EINVAL,
 				"--sandbox-env '%.*s': use NAME=VALUE, the name of letters, digits "
 				"and _",
