@@ -86,8 +86,8 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 		"told of what is done in sandboxes (default: all)")                              \
 	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                          \
 		"holds the operator's token: opens /nodes and /admin")                           \
-	ROW(allow_private, "allow-private", STRS, 0, 64, "ADDRESS[/BITS][:PORT]",                \
-		"private address that sandboxes may reach; may be repeated")                     \
+	ROW(allow_private, "allow-private", STRS, 0, 64, "ADDRESS[:PORT]",                       \
+		"or a range; private, but sandboxes may reach it; may be repeated")              \
 	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                    \
 		"the most of one artifact; of a run four times that (default: 100)")             \
 	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",               \

@@ -170,7 +170,7 @@ PROGRAMS = {
     'python': "python3 -c \"import urllib.request as u; print(u.urlopen('https://allowed.example/').status)\"",
     'pip': 'python3 -c "from pip._vendor import requests as r; print(r.get(\'https://allowed.example/\').status_code)"',
     'openssl': "openssl s_client -connect allowed.example:443 -servername allowed.example </dev/null 2>&1 | "
-               "grep -o 'Verify return code: 0' | sed 's/.*/200/'",
+               "grep -o 'Verify return code: 0' | head -1 | sed 's/.*/200/'",
     'git': 'GIT_CURL_VERBOSE=1 git ls-remote https://allowed.example/x 2>&1 | grep -o "HTTP/1.1 200" | head -1 | cut -c10-',
 }
 
