@@ -87,7 +87,7 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 	ROW(admin_token_file, "admin-token-file", STR, 0, 4096, "FILE",                          \
 		"holds the operator's token: opens /nodes and /admin")                           \
 	ROW(allow_private, "allow-private", STRS, 0, 64, "ADDRESS[:PORT]",                       \
-		"or a range; private, but sandboxes may reach it; may be repeated")              \
+		"private address or range that sandboxes may reach; repeatable")                 \
 	ROW(artifact_mb, "artifact-mb", INT, 1, 1 << 20, "N",                                    \
 		"the most of one artifact; of a run four times that (default: 100)")             \
 	ROW(artifact_retention, "artifact-retention", INT, 1, 31536000, "SECONDS",               \
@@ -158,9 +158,9 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 	ROW(quota, "quota", STR, 0, 1024, "NAME=N,...",                                          \
 		"a team at once: sandboxes, per_minute, memory_mb, disk_mb")                     \
 	ROW(sandbox_ca, "sandbox-ca", STRS, 0, 16, "FILE",                                       \
-		"authorities that sandboxes trust, PEM; may be repeated")                        \
+		"authorities that sandboxes trust, PEM; repeatable")                             \
 	ROW(sandbox_env, "sandbox-env", STRS, 0, 64, "NAME=VALUE",                               \
-		"environment variable of all sandboxes; may be repeated")                        \
+		"environment variable of all sandboxes; repeatable")                             \
 	ROW(sandbox_no_proxy, "sandbox-no-proxy", STR, 0, 4096, "NAME,...",                      \
 		"hosts that sandboxes reach without the proxy")                                  \
 	ROW(sandbox_proxy, "sandbox-proxy", STR, 0, 4096, "URL",                                 \
