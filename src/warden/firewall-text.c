@@ -83,7 +83,8 @@ static void add_opened(const struct firewall *fw, struct buf *out)
 {
 	if (fw->opened.n == 0)
 		return;
-	(void)buf_adds(out, "\tchain opened {\n");
+	(void)buf_adds(out, "\tchain opened {\n"
+			    "\t\toifname \"atoll*\" goto refuse\n");
 	for (size_t i = 0; i < fw->opened.n; i++) {
 		add_opened_range(&fw->opened.v[i], "tcp", OPEN, out);
 		if (fw->opened.v[i].port)

@@ -148,6 +148,28 @@ class Opened(Case):
             self.assertEqual(shell(f'timeout 10 bash -c "exec 3<>/dev/tcp/{address}/{ECHO}"; echo $?').strip(), want)
 
 
+class Neighbours(Case):
+    """A list that covers the sandboxes' own network opens neither neighbours nor the host."""
+
+    @classmethod
+    def options(cls, home):
+        return ['--allow-private', '10.199.0.0/16']
+
+    def test_they_stay_closed_whatever_the_list_says(self):
+        neighbour = self.box()
+        neighbour.run('setsid python3 -m http.server 8000 >/tmp/log 2>&1 </dev/null & '
+                      'for i in $(seq 600); do curl -s -o /dev/null localhost:8000 && break; sleep 0.1; done')
+        address = neighbour.run('hostname -I').text().split()[0]
+        seen = neighbour.run('wc -l </tmp/log').text()
+        for network in (None, {**BY_NAME, 'allowOut': ['allowed.example', '10.199.0.0/16']}):
+            box = self.box(network=network) if network else self.box()
+            gateway = box.run("ip route show default | awk '{print $3}'").text().strip()
+            for target, port in ((address, 8000), (gateway, self.server.port), ('10.199.0.1', self.server.port)):
+                said = box.reaches(target, port)  # 101: no route
+                self.assertIn(said.replace('[Errno 101] Network is unreachable', 'refused'), ('refused', 'end'), (network, target))
+        self.assertEqual(neighbour.run('wc -l </tmp/log').text(), seen)
+
+
 class Refused(unittest.TestCase):
     def refused(self, *options):
         run = subprocess.run([BUILD / 'atoll', 'serve', '--data', '/nonexistent/x', *options], capture_output=True,
