@@ -100,6 +100,9 @@ atoll() { "$ATOLL_TEST_BIN" "$@"; }
         self.assertIn('token is [secret:deploy]', said)
         self.assertNotIn('not-for-your-eyes', said)
 
+    def test_the_page_of_agents(self):
+        self.assertRegex(self.run_page('agents.md'), r'(?m)^ +1 .* ps ax$')
+
     def test_the_page_of_events(self):
         said = self.run_page('events.md')
         self.assertIn('data: {"seq":', said)
