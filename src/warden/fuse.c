@@ -83,3 +83,25 @@ int fuse_cut(uid_t first_uid, struct err *e)
 	(void)closedir(dir);
 	return n;
 }
+
+/* "first-inside first-outside count": what is outside is said as we see it, whatever user namespace
+ * of its sandbox the process is in. */
+void fuse_cut_of(pid_t pid)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	struct str rest, word;
+	char path[64];
+	int64_t outside;
+
+	(void)snprintf(path, sizeof path, "/proc/%d/uid_map", (int)pid);
+	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+		return;
+	rest = str_trim(buf_str(&text));
+	if (!str_split(&rest, ' ', &word))
+		return;
+	rest = str_trim(rest);
+	if (!str_split(&rest, ' ', &word) ||
+		str_to_int(word, WARDEN_FIRST_UID + WARDEN_UID_BLOCK, INT32_MAX, &outside) < 0)
+		return;
+	(void)fuse_cut((uid_t)(outside - (outside - WARDEN_FIRST_UID) % WARDEN_UID_BLOCK), NULL);
+}

@@ -18,3 +18,5 @@
 int fuse_make(struct err *e);
 /* Cuts the connections of the block of ids; how many there were, or -errno. */
 int fuse_cut(uid_t first_uid, struct err *e);
+/* The same for the block that this process is of, if it is of one of ours. */
+void fuse_cut_of(pid_t pid);

@@ -1,6 +1,7 @@
 #include "warden/leftover.h"
 #include "warden/firewall.h"
 #include "warden/freezer.h"
+#include "warden/fuse.h"
 #include "warden/loopdev.h"
 #include "warden/net.h"
 #include "warden/netlink.h"
@@ -329,6 +330,13 @@ static void kill_process(void *arg, pid_t pid)
 		}
 }
 
+static void cut(void *arg, pid_t pid)
+{
+	(void)arg;
+	if (pid > 0)
+		fuse_cut_of(pid);
+}
+
 static void kill_all(struct leftover *l)
 {
 	for (size_t i = 0; i < l->n_keys; i++) {
@@ -341,6 +349,8 @@ static void kill_all(struct leftover *l)
 			(void)freezer_order(&f, false);
 			freezer_close(&f);
 		}
+		/* Nor what waits for a file system that another of them served. */
+		cgroup_each_process(&l->cg, l->keys[i], cut, NULL);
 	}
 }
 

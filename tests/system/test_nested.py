@@ -39,6 +39,14 @@ def text(box, command, user=None):
     return (result.stdout + result.stderr).decode(errors='replace').strip()
 
 
+def hang(box):
+    """Until it does."""
+    box.run(f"cat >/tmp/hang.py <<'END'\n{HANGING}\nEND\n")
+    return text(box, 'setsid python3 /tmp/hang.py /tmp/m </dev/null >/tmp/said 2>&1 & '
+                     'for i in $(seq 600); do [ -e /tmp/hangs ] && break; sleep 0.05; done; ls /tmp/hangs; cat /tmp/said',
+                'root')
+
+
 class Running:
     """The run's own server, as tests/harness/v1.py wants it."""
 
@@ -192,11 +200,7 @@ class Served(Case):
 
     def hanging(self):
         box = self.nested()
-        box.run(f"cat >/tmp/hang.py <<'END'\n{HANGING}\nEND\n")
-        seen = text(box, 'setsid python3 /tmp/hang.py /tmp/m </dev/null >/tmp/said 2>&1 & '
-                         'for i in $(seq 600); do [ -e /tmp/hangs ] && break; sleep 0.05; done; ls /tmp/hangs; cat /tmp/said',
-                    'root')
-        self.assertEqual(seen, '/tmp/hangs')
+        self.assertEqual(hang(box), '/tmp/hangs')
         return box
 
     def timed(self, what, most=20):

@@ -19,6 +19,7 @@ import urllib.request
 from harness import kernel
 from harness.sandbox import Sandbox
 from harness.server import Server, free_port, template_cache
+from test_nested import hang
 
 BUILD = pathlib.Path(os.environ['ATOLL_TEST_BIN']).parent
 
@@ -186,7 +187,7 @@ class Leftovers(Scratch):
 
     def test_a_server_that_lives_keeps_what_it_has(self):
         server = self.serve('live')
-        Sandbox(env=server.env())
+        hang(Sandbox(env=server.env(), nested=True))  # a process that no kill ends by itself
         while server.data.exists():  # it makes files there meanwhile
             shutil.rmtree(server.data, ignore_errors=True)
         told = self.told(server.data)
