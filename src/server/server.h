@@ -138,7 +138,7 @@ int server_base_look(const char *templates_dir, struct server_base *ret, struct 
 	ROW(network, "network", STR, 0, 64, "CIDR|none",                                         \
 		"addresses of sandboxes (default: 10.199.0.0/16)")                               \
 	ROW(no_nested, "no-nested", BOOL, 0, 0, NULL,                                            \
-		"no sandbox may make namespaces inside, whatever it or its template asks for")   \
+		"refuse sandboxes that may make namespaces inside")                              \
 	ROW(no_restart, "no-restart", BOOL, 0, 0, NULL,                                          \
 		"after a crash stay down (default: start again; sandboxes live on)")             \
 	ROW(output_mb, "output-mb", INT, 1, 64, "N",                                             \
