@@ -371,6 +371,21 @@ class Bounds(Case):
         numbers = [e['data']['guest_seq'] for e in written]
         self.assertEqual(numbers, sorted(set(numbers)))
 
+    def test_of_many_visitors_most_are_one_number(self):
+        n = 45
+        with self.box() as box:
+            for i in range(n):
+                link = http.client.HTTPConnection(self.server.host, self.server.port, timeout=60,
+                                                  source_address=(f'127.0.1.{i + 1}', 0))
+                with contextlib.closing(link):
+                    link.request('GET', '/', headers=box.headers(9))
+                    link.getresponse().read()
+        events = self.wait(box.id, lambda seen: sum(e['data']['requests'] for e in seen) >= n, 'port.visited')
+        self.assertEqual(sum(e['data']['requests'] for e in events), n)
+        apart = [e for e in events if 'port' in e['data']]
+        self.assertEqual(len({e['source'] for e in apart}), 32)
+        self.assertEqual({e['source'] for e in events if e['data'].get('others')}, {None})
+
     def test_long_arguments_are_cut(self):
         with self.box() as box:
             box.run('true ' + 'ä' * 50000)
