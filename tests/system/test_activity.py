@@ -4,10 +4,12 @@ import base64
 import concurrent.futures
 import contextlib
 import http.client
+import http.server
 import json
 import os
 import pathlib
 import shutil
+import socketserver
 import struct
 import subprocess
 import tempfile
@@ -393,6 +395,89 @@ class Bounds(Case):
         self.assertTrue(started['data']['args_cut'])
         self.assertLess(len(json.dumps(started['data'], ensure_ascii=False).encode()), 2048)
         self.assertNotIn('\ufffd', ''.join(started['data']['args']))
+
+
+class Liar:
+    """In the place of a sandbox's guest: says whatever a program that has taken it over could."""
+
+    def __init__(self, server, box, answers):
+        liar = self
+        self.answers, self.asked = answers, 0
+        self.path = server.data / 'run' / box.id / 'guest.sock'
+        self.moved = self.path.with_name('moved.sock')
+        os.rename(self.path, self.moved)
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = {'activity': (1 << 50) + (liar.asked << 40)} if self.path == '/metrics' else liar.answer()
+                text = body if isinstance(body, bytes) else json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header('Content-Length', str(len(text)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(text)
+
+            def address_string(self):
+                return 'nobody'
+
+            def log_message(self, *_):
+                pass
+
+        class Listener(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+            daemon_threads = True
+
+        self.listener = Listener(str(self.path), Handler)
+        os.chmod(self.path, 0o777)
+        self.thread = threading.Thread(target=self.listener.serve_forever, daemon=True)
+        self.thread.start()
+
+    def answer(self):
+        self.asked += 1
+        return self.answers[self.asked % len(self.answers)](self.asked)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown()
+        self.listener.server_close()
+        os.replace(self.moved, self.path)
+
+
+def page(epoch, first, step, n, **record):
+    records = [{'seq': first + i * step, 'at': 1 << 60, 'kind': 'file.moved', 'path': '/p', **record} for i in range(n)]
+    return {'epoch': epoch, 'last': first + n * step, 'records': records, 'more': True}
+
+
+class Hostile(Case):
+    ANSWERS = (
+        lambda i: page(f'epoch{i}', 1, 1, 500),                      # each time another guest
+        lambda i: page('same', i * 10**6, 1000, 500),                # gaps everywhere
+        lambda i: page('same', 1 << 40, 1, 500, source='admin 10.0.0.1', user='x' * 700),
+        lambda i: page('same', 5, -1, 3),
+        lambda i: b'[' * 60000,
+        lambda i: b'{"epoch":"a","last":1,"records":[' + b'{},' * 100000 + b'{}]}',
+    )
+
+    def test_what_a_guest_says_is_bounded_and_harms_nobody(self):
+        with self.box() as box, self.box() as other:
+            with Liar(self.server, box, self.ANSWERS) as liar:
+                deadline = time.monotonic() + 240
+                while liar.asked < 14:
+                    self.assertLess(time.monotonic(), deadline, liar.asked)
+                    time.sleep(0.1)
+            other.run('exit 8')
+            events = self.wait(other.id, lambda seen: len(seen) == 2, *PROCESSES)
+            self.assertEqual(events[1]['data']['exit_code'], 8)
+            told = self.told(box.id, 'file.moved')
+            lost = self.told(box.id, 'activity.lost')
+            self.assertGreater(len(told), 0)
+            self.assertLess(len(told) + len(lost), 1200 + 2 * 120 + 60)
+            self.assertGreater(sum(e['data']['n'] for e in lost), 1000)
+            self.assertEqual({(e['actor'], e['source']) for e in told}, {('system', None)})
+            newest = max(e['at'] for e in self.api.events(subject=other.id))
+            self.assertLessEqual(max(e['at'] for e in told)[:4], newest[:4])
+            self.assertTrue(self.server.healthy())
 
 
 class Less(Case):

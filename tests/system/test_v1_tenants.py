@@ -80,6 +80,7 @@ TABLE = {
         'GET /nodes', 'GET /nodes/{id}', 'POST /nodes/{id}', 'GET /admin/sandboxes/running-counts',
         'POST /admin/teams/{id}/sandboxes/kill', 'POST /admin/teams/{id}/builds/cancel', 'GET /admin/teams',
         'GET /admin/teams/{id}/limits', 'PUT /admin/teams/{id}/limits', 'PATCH /admin/teams/{id}/limits',
+        'GET /admin/teams/{id}/activity', 'PUT /admin/teams/{id}/activity',
         'POST /admin/teams/{id}/api-keys', 'DELETE /admin/teams/{id}/api-keys/{key}')},
 }
 
