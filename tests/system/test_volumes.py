@@ -155,7 +155,8 @@ class Lives(Case):
         while on_disk.exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertFalse(on_disk.exists())
-        self.assertEqual(out(box, 'cat /data/a/b/c 2>&1 >/dev/null | grep -c "Input/output error"; '
+        self.assertEqual(out(box, 'for i in $(seq 600); do touch /data/y 2>/dev/null || break; sleep 0.1; done; '
+                                  'cat /data/a/b/c 2>&1 >/dev/null | grep -c "Input/output error"; '
                                   'touch /data/x 2>/dev/null || echo gone; echo own > ~/f; cat ~/f', 'root'),
                          '1\ngone\nown')
         box.api('POST', f'/sandboxes/{box.id}/pause', {'memory': False})
