@@ -113,22 +113,25 @@ static void on_timer(void *arg)
 void volumes_keep(struct slot *slot)
 {
 	struct warden *w = slot->w;
+	int n = slot->n_volume_fds;
 	struct kept *kept;
 
-	if (slot->n_volume_fds == 0)
+	slot->n_volume_fds = 0;
+	if (n == 0 || w->leaving) {
+		volumes_close(w, slot->volume_fds, n);
 		return;
+	}
 	kept = XNEW(struct kept);
 	kept->until_ms = loop_now_ms(w->loop) + KEEP_MS;
-	kept->n_fds = slot->n_volume_fds;
+	kept->n_fds = n;
 	memcpy(kept->fds, slot->volume_fds, sizeof kept->fds);
-	slot->n_volume_fds = 0;
 	list_append(&w->kept_volumes, &kept->node);
-	if (++w->n_kept > MAX_KEPT || w->leaving)
+	if (++w->n_kept > MAX_KEPT) /* the oldest: never this one */
 		let_go(w, container_of(w->kept_volumes.next, struct kept, node));
 	if (!w->kept_timer.loop)
 		loop_timer_init(&w->kept_timer, w->loop, on_timer, w);
 	if (!loop_timer_is_set(&w->kept_timer))
-		loop_timer_set(&w->kept_timer, kept->until_ms);
+		loop_timer_set(&w->kept_timer, loop_now_ms(w->loop) + KEEP_MS);
 }
 
 void volumes_drop(struct warden *w)
