@@ -185,6 +185,27 @@ class Full(unittest.TestCase):
         self.assertEqual(taker.run('head -c 1000000 /dev/zero > /data/f && fallocate -p -o 0 -l 900000 /data/f').exit_code, 0)
         self.assertEqual(neighbour.run('fallocate -l 10M f').exit_code, 0)
 
+    def test_a_volume_outlives_a_full_disk(self):
+        """Its file system is larger than what is left below it: who writes is held before that shows."""
+        made = self.api.ok('POST', '/volumes', {'name': 'w'})
+        content = Api(self.env, Authorization='Bearer ' + made['token'])
+        at = f"/volumecontent/{made['volumeID']}/file?path="
+        writer = Sandbox(env=self.env, volumeMounts=[{'name': 'w', 'path': '/data'}])
+        kept = writer.run('head -c 5000000 /dev/urandom > /data/kept; sync -f /data; base64 -w0 /data/kept').text()
+        self.fill(leave_mib=700)
+        threading.Thread(target=self.endless, args=(writer, 'while :; do head -c 1000000 /dev/urandom >> /data/big; done'),
+                         daemon=True).start()
+        self.assertTrue(until(lambda: self.log_has('sandbox.held', writer.id), 120), self.server.tail())
+        self.assertEqual(content.status('PUT', at + '/more', raw=b'x'), 507)
+        # Who has the volume's token makes room, and all goes on.
+        self.assertEqual(content.status('DELETE', at.replace('/file?', '/path?') + '/big'), 204)
+        self.empty()
+        self.assertTrue(until(lambda: content.status('PUT', at + '/more', raw=b'x') == 201, 60), self.server.tail())
+        self.api.ok('DELETE', f'/sandboxes/{writer.id}')
+        with Sandbox(env=self.env, volumeMounts=[{'name': 'w', 'path': '/data'}]) as box:
+            self.assertEqual(box.run('base64 -w0 /data/kept').text(), kept)
+            self.assertEqual(box.run('echo x > /data/new && cat /data/new').text(), 'x\n')
+
     def lose_writes(self, after_s):
         """A sandbox that has lost some, or None: the kernel writes when it likes."""
         box = Sandbox(env=self.env)
