@@ -34,6 +34,7 @@ STEPS = {
     'resume_disk': ['resume.running', 'resume.recorded', 'warden.create.named', 'warden.create.ready'],
     'resume_cold': ['resume.saved', 'resume.destroyed', 'resume.running', 'resume.recorded'],
     'snapshot': ['snapshot.saved', 'snapshot.recorded', 'warden.save.started', 'warden.save.copied'],
+    'snapshot_name': ['snapshot.named'],
     'fork': ['fork.saved', 'fork.one', 'fork.one:2', 'create.both:2'],
     'network': ['network.laid', 'network.recorded', 'warden.policy.kept', 'warden.policy.laid'],
     'network_many': ['warden.policy.kept', 'warden.policy.piece', 'warden.policy.laid'],
@@ -122,6 +123,8 @@ class Crash(unittest.TestCase):
             user.run('echo kept > /data/file; sync -f /data')
             if operation == 'volume_open':
                 user.kill()
+        elif operation == 'snapshot_name':
+            box.api('POST', f'/sandboxes/{box.id}/snapshots', {'name': 'one'})
 
     def ask(self, operation, box):
         path = f'/sandboxes/{box.id}'
@@ -147,6 +150,8 @@ class Crash(unittest.TestCase):
             box.api('POST', path + '/connect', {'timeout': 600, 'memory': False})
         elif operation == 'snapshot':
             box.api('POST', path + '/snapshots', {})
+        elif operation == 'snapshot_name':
+            box.api('PATCH', '/api/v1/snapshots/one', {'name': 'two'})
         elif operation == 'fork':
             box.api('POST', path + '/fork', {'count': 2})
         elif operation == 'network_many':
@@ -197,6 +202,8 @@ class Crash(unittest.TestCase):
             self.check_rules(box)
         if operation == 'rules':
             self.check_trust(box)
+        if operation == 'snapshot_name':  # its row was written
+            self.assertEqual([row['names'] for row in box.api('GET', '/snapshots')], [['two']])
         if operation in ('pause_disk', 'resume_disk', 'resume_cold'):
             self.assertEqual(box.run('cat file').text(), 'kept\n')
         else:
