@@ -97,6 +97,9 @@ class Contents(Box):
         self.assertGreaterEqual(int(made()['node'].split('.')[0]), 22)
         self.assertGreaterEqual(int(self.ok('npm --version').split('.')[0]), 10)
         self.assertEqual(self.ok('npm config get prefix'), '/usr/local\n')
+        # As after `npm install --global npm`.
+        self.ok('cp -a /usr/lib/node_modules/npm /tmp/another && rm /tmp/another/npmrc')
+        self.assertEqual(self.ok('node /tmp/another/bin/npm-cli.js config get prefix'), '/usr/local\n')
         self.assertEqual(self.ok("node -e 'console.log(new Intl.DateTimeFormat(\"de\").format(0))'"), '1.1.1970\n')
 
 
