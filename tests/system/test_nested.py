@@ -1,5 +1,6 @@
 """Sandboxes that may make namespaces and mounts inside: off unless asked for, kept over all that a sandbox goes
 through, with the same covers over /proc, and no file system of theirs that keeps anybody waiting."""
+import json
 import os
 import pathlib
 import shutil
@@ -109,6 +110,15 @@ class Asked(Case):
                            ('/v2/sandboxes', '{"templateID": "base", "nested": "yes"}')):
             answer = self.api.raw('POST', path, body, {'Content-Type': 'application/json'})
             self.assertEqual(answer.status, 400, (body, answer.body))
+
+    def test_with_a_volume(self):
+        made = json.loads(self.api.raw('POST', '/volumes', '{"name": "nested"}').body)
+        self.addCleanup(self.api.raw, 'DELETE', f"/volumes/{made['volumeID']}")
+        box = self.nested(volumeMounts=[{'name': 'nested', 'path': '/data'}])
+        self.addCleanup(self.end, box)  # before the volume goes
+        self.assertEqual(text(box, 'sudo sh -c "echo kept >/data/file"; unshare -Urm cat /data/file; ls /dev/fuse'),
+                         'kept\n/dev/fuse')
+        self.assertNotEqual(box.run('umount /data', 'root').exit_code, 0)
 
     def test_an_operator_may_forbid_it(self):
         with tempfile.TemporaryDirectory(prefix='atoll-nested-') as scratch:
