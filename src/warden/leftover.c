@@ -283,6 +283,16 @@ static bool tell_one(const struct leftover *l)
 		tell("warn", &text, "stop that server, then sudo atoll doctor --sweep");
 		return true;
 	}
+	if (l->fate == OWNER_UNKNOWN && l->n_processes && l->owner.path[0]) {
+		(void)buf_printf(&text,
+			"%zu sandboxes of %s, which may be gone or not (cgroups atoll/%s)",
+			l->n_keys, l->owner.path, l->instance);
+		tell("warn", &text,
+			"start a server on that directory, which takes over or removes them; or "
+			"mount its file system and run sudo atoll doctor --sweep where that server "
+			"ran");
+		return true;
+	}
 	if (l->fate == OWNER_UNKNOWN && l->n_processes) {
 		(void)buf_printf(&text,
 			"%zu sandboxes of a server that cannot be found (cgroups "

@@ -1,4 +1,5 @@
 #include "warden/owner.h"
+#include "warden/host.h"
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -297,36 +298,62 @@ static enum owner_fate ask_file_system(const struct owner *owner)
 	return OWNER_UNKNOWN;
 }
 
-/* A file system without handles: its path says it, in the namespace that it is from, if what it was
- * on is still mounted. */
+/* On the file system of which the label says that the directory is on it? */
+static bool is_same_device(int fd, const struct owner *owner)
+{
+	struct owner there = { 0 };
+	union handle_room room;
+
+	if (!owner->n_handle)
+		device_of(fd, &there);
+	else if (!find_device(handle_of(fd, &room), &there))
+		return false;
+	return there.major == owner->major && there.minor == owner->minor;
+}
+
+/* Whether the nearest directory above that is there is on what the label says. A link on the way
+ * was made since: what it stood for may be somewhere else. */
+static bool is_above_there(char *path, const struct owner *owner)
+{
+	cleanup_close int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char *slash;
+
+	while ((slash = strrchr(path, '/'))) {
+		cleanup_close int fd = -EBADF;
+
+		*slash = '\0';
+		if (slash == path)
+			return is_same_device(root, owner);
+		fd = open_beneath(root, path + 1, O_RDONLY | O_DIRECTORY);
+		if (fd >= 0)
+			return is_same_device(fd, owner);
+		if (fd != -ENOENT)
+			return false;
+	}
+	return false;
+}
+
+/* What its path says, in the namespace that it is from: gone if what it was on is there without it.
+ * A file system that does not know a handle may have forgotten it, as FUSE does, and a directory
+ * that is there by now may be a copy: whose sandboxes these are is not known then. */
 static enum owner_fate ask_path(const struct owner *owner)
 {
-	struct owner above = { 0 };
-	char path[OWNER_PATH_BYTES], *slash;
+	char path[OWNER_PATH_BYTES];
 	struct stat st;
 
 	if (owner->mount_ns == 0 || owner->mount_ns != owner_mount_ns())
 		return OWNER_UNKNOWN;
 	(void)snprintf(path, sizeof path, "%s", owner->path);
 	if (lstat(path, &st) == 0)
-		return OWNER_AWAY;
-	while (errno == ENOENT && (slash = strrchr(path, '/'))) {
-		cleanup_close int fd = -EBADF;
-
-		slash[slash == path] = '\0';
-		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-		device_of(fd, &above);
-		return above.major == owner->major && above.minor == owner->minor ? OWNER_GONE
-										  : OWNER_UNKNOWN;
-	}
-	return OWNER_UNKNOWN;
+		return owner->n_handle ? OWNER_UNKNOWN : OWNER_AWAY;
+	return errno == ENOENT && is_above_there(path, owner) ? OWNER_GONE : OWNER_UNKNOWN;
 }
 
 enum owner_fate owner_look(const struct owner *owner)
 {
-	return owner->n_handle ? ask_file_system(owner) : ask_path(owner);
+	enum owner_fate fate = owner->n_handle ? ask_file_system(owner) : OWNER_GONE;
+
+	return fate == OWNER_GONE ? ask_path(owner) : fate;
 }
 
 static int read_label(int fd, struct owner *ret)

@@ -4,8 +4,8 @@
  * A warden labels the directories of its cgroups with its data directory, and locks them for as
  * long as it or a worker of it lives. Both are the kernel's: whoever sees the cgroups sees them,
  * from any namespace, and they go with the cgroups. The label has the directory's file handle, by
- * which the file system itself says whether it is still there, wherever it was moved and however it
- * is called here. */
+ * which the file system itself says that it is still there, wherever it was moved and however it is
+ * called here. That it is not there is believed only if nothing is at its path either. */
 #pragma once
 
 #include "warden/cgroup.h"
@@ -39,7 +39,8 @@ enum owner_fate {
 	OWNER_LIVES,   /* a warden, or what is left of one, holds the lock */
 	OWNER_AWAY,    /* its data directory is there: the next server takes over */
 	OWNER_GONE,    /* its data directory was removed, and nobody holds the lock */
-	OWNER_UNKNOWN, /* there is no label, or the file system cannot be asked from here */
+	OWNER_UNKNOWN, /* no label, one that cannot be asked about from here, or another directory
+			* is at that path */
 };
 /* Locks what it finds unlocked, until the descriptors are closed. */
 enum owner_fate owner_judge(const struct cgroups *cg, struct owner *ret);

@@ -200,6 +200,25 @@ class Leftovers(Scratch):
         self.assertIsNone(self.told(server.data, '--sweep'))
         self.assertEqual(self.held(server), [])
 
+    def test_a_directory_that_was_replaced_is_named_and_keeps_its_sandboxes(self):
+        server = self.serve('replaced')
+        Sandbox(env=server.env())
+        server.stop()
+        held = self.held(server)
+        was = self.scratch / 'was'
+        server.data.rename(was)
+        subprocess.run(['cp', '-a', was, server.data], check=True)
+        shutil.rmtree(was)
+        for words in ((), ('--sweep',)):
+            told = self.told(server.data, *words)
+            self.assertEqual(told['status'], 'warn')
+            self.assertIn(f'sandboxes of {server.data}, which may be gone or not', told['text'])
+            self.assertIn('start a server on that directory', told['fix'])
+        self.assertEqual(self.held(server), held)
+        shutil.rmtree(server.data)
+        self.assertIsNone(self.told(server.data, '--sweep'))
+        self.assertEqual(self.held(server), [])
+
     def test_an_ordinary_user_removes_nothing(self):
         shutil.copy(BUILD / 'atoll', self.scratch)
         run = subprocess.run([self.scratch / 'atoll', 'doctor', '--sweep'], cwd='/', user=65534, group=65534, extra_groups=[],
