@@ -212,6 +212,18 @@ void cgroups_remove_found(const struct cgroups *cg)
 			remove_instance(cg->roots[i], cg->instance);
 }
 
+/* In one that was removed there is nothing, whatever the descriptor of it still answers. */
+bool cgroups_are_there(const struct cgroups *cg)
+{
+	for (size_t i = 0; i < CGROUP_HIERARCHIES; i++) {
+		int fd = cgroups_dir(cg, i);
+
+		if (fd >= 0 && faccessat(fd, "cgroup.procs", F_OK, 0) < 0)
+			return false;
+	}
+	return true;
+}
+
 int cgroups_dir(const struct cgroups *cg, size_t i)
 {
 	return i < CGROUP_CONTROLLERS ? cg->legacy_fd[i] : cg->unified_fd;

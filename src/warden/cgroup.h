@@ -43,6 +43,8 @@ int64_t cgroups_all_pids(void);
 uint32_t cgroups_pids_of_one(int64_t all, uint32_t wanted);
 /* Removes atoll/INSTANCE, and atoll, unless something is left in them. */
 void cgroups_close(struct cgroups *cg);
+/* False: somebody has removed one of the directories since. */
+bool cgroups_are_there(const struct cgroups *cg);
 /* atoll/INSTANCE in a hierarchy, of CGROUP_HIERARCHIES; -EBADF where it is not used. */
 int cgroups_dir(const struct cgroups *cg, size_t hierarchy);
 

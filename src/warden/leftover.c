@@ -39,6 +39,7 @@ struct leftover {
 	struct cgroups cg;
 	enum owner_fate fate;
 	struct owner owner;
+	bool is_taken;   /* a server has come meanwhile, and it is all that one's */
 	bool is_foreign; /* a process of it is in a namespace that is not ours to look into */
 	char (*keys)[SLOT_KEY_SIZE];
 	uint32_t *indices; /* of interfaces */
@@ -327,6 +328,13 @@ void leftovers_tell(void)
 
 /* ---- sweeping ---- */
 
+/* To be asked before each thing that is done to it. */
+static bool may_go_on(struct leftover *l)
+{
+	l->is_taken = l->is_taken || !owner_is_still_gone(&l->cg, &l->owner);
+	return !l->is_taken;
+}
+
 static void kill_process(void *arg, pid_t pid)
 {
 	const struct leftover *l = arg;
@@ -349,7 +357,7 @@ static void cut(void *arg, pid_t pid)
 
 static void kill_all(struct leftover *l)
 {
-	for (size_t i = 0; i < l->n_keys; i++) {
+	for (size_t i = 0; i < l->n_keys && may_go_on(l); i++) {
 		struct freezer f;
 
 		if (!cgroup_kill(&l->cg, l->keys[i]))
@@ -405,7 +413,7 @@ static void look_again(struct leftover *l)
 	count_processes(l);
 	look_at_table(l);
 	for (size_t i = 0; i < l->n_keys; i++)
-		if (cgroup_remove(&l->cg, l->keys[i]) < 0)
+		if (!may_go_on(l) || cgroup_remove(&l->cg, l->keys[i]) < 0)
 			memmove(l->keys[left++], l->keys[i], sizeof *l->keys);
 	l->n_keys = left;
 }
@@ -423,7 +431,7 @@ static bool wait_until_gone(struct leftover *l, int64_t for_ms)
 		c.tables = 0; /* the last to go */
 		if (is_nothing(&c))
 			return true;
-		if (time_now_ms() >= until_ms)
+		if (!may_go_on(l) || time_now_ms() >= until_ms)
 			return false;
 		(void)nanosleep(&pause, NULL);
 	}
@@ -435,19 +443,21 @@ static void sweep(struct leftover *l)
 {
 	kill_all(l);
 	if (!wait_until_gone(l, END_MS)) {
-		for (size_t i = 0; i < l->n_indices; i++)
+		for (size_t i = 0; i < l->n_indices && may_go_on(l); i++)
 			remove_interface(l->indices[i]);
-		(void)each_loop(l, clear_loop);
+		if (may_go_on(l))
+			(void)each_loop(l, clear_loop);
 		(void)wait_until_gone(l, END_MS / 10);
 	}
-	remove_table(l);
+	if (may_go_on(l))
+		remove_table(l);
 	look_again(l);
-	if (l->n_keys == 0)
+	if (l->n_keys == 0 && may_go_on(l))
 		cgroups_remove_found(&l->cg);
 }
 
-/* The locks that judging took are held until it is done: a server that is started meanwhile waits.
- */
+/* The locks that judging took are held until it is done: nobody else sweeps it meanwhile. A server
+ * that is started does not wait for them, but labels it. */
 static int sweep_one(const char *instance)
 {
 	CLEANUP(leftover_done) struct leftover l = { .cg = CGROUPS_INIT };
@@ -459,6 +469,12 @@ static int sweep_one(const char *instance)
 	before = counts_of(&l);
 	sweep(&l);
 	after = counts_of(&l);
+	if (l.is_taken) {
+		(void)buf_printf(&text, "a server was started on %s: what is left is its own",
+			l.owner.path);
+		tell("ok", &text, "");
+		return 0;
+	}
 	add_counts(&text, is_nothing(&after) ? &before : &after);
 	(void)buf_printf(&text, "%s of %s", is_nothing(&before) ? "empty cgroups" : "",
 		l.owner.path);

@@ -5,12 +5,9 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
-#include <time.h>
 
 enum {
 	MOUNTS_BYTES = 8 << 20,
-	LOCK_MS = 5000, /* a sweep, which looks at it, takes less */
-	LOCK_PAUSE_MS = 10,
 	NO_MOUNT = -1,
 };
 
@@ -212,34 +209,31 @@ static int label(int fd, struct str text)
 	return r;
 }
 
-static int lock_until(int fd, int64_t until_ms)
-{
-	static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_MS * 1000000L };
-
-	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-		if (errno != EWOULDBLOCK || time_now_ms() >= until_ms)
-			return -errno;
-		(void)nanosleep(&pause, NULL);
-	}
-	return 0;
-}
-
-int owner_claim(const struct cgroups *cg, const struct owner *owner, struct err *e)
+int owner_label(const struct cgroups *cg, const struct owner *owner, struct err *e)
 {
 	CLEANUP(buf_done) struct buf text = BUF_INIT(OWNER_LABEL_BYTES);
-	int64_t until_ms = time_now_ms() + LOCK_MS;
 	int r = owner_write(owner, &text);
 
 	for (size_t i = 0; r >= 0 && i < CGROUP_HIERARCHIES; i++) {
 		int fd = cgroups_dir(cg, i);
 
-		if (fd < 0)
-			continue;
-		r = lock_until(fd, until_ms);
-		if (r >= 0)
+		if (fd >= 0)
 			r = label(fd, buf_str(&text));
 	}
 	return r < 0 ? err_sys(e, r, "label the cgroups with the data directory") : 0;
+}
+
+int owner_lock(const struct cgroups *cg, struct err *e)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < CGROUP_HIERARCHIES; i++) {
+		int fd = cgroups_dir(cg, i);
+
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+			r = -errno;
+	}
+	return r < 0 ? err_sys(e, r, "lock the cgroups") : 0;
 }
 
 /* ---- judging ---- */
@@ -383,4 +377,21 @@ enum owner_fate owner_judge(const struct cgroups *cg, struct owner *ret)
 		is_known |= read_label(fd, ret) >= 0;
 	}
 	return is_held ? OWNER_LIVES : is_known ? owner_look(ret) : OWNER_UNKNOWN;
+}
+
+bool owner_is_still_gone(const struct cgroups *cg, const struct owner *judged)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < CGROUP_HIERARCHIES; i++) {
+		struct owner now = { 0 };
+		int fd = cgroups_dir(cg, i);
+
+		if (fd < 0 || read_label(fd, &now) < 0)
+			continue;
+		if (memcmp(&now, judged, sizeof now) != 0)
+			return false;
+		n++;
+	}
+	return n > 0 && owner_look(judged) == OWNER_GONE;
 }

@@ -31,9 +31,11 @@ int owner_describe(const char *data_dir, uint64_t mount_ns, struct owner *ret, s
 int owner_write(const struct owner *owner, struct buf *out);
 int owner_parse(struct str label, struct owner *ret); /* -EINVAL */
 
-/* Labels and locks the cgroups' directories. What fails is no reason not to serve: then nothing of
- * this instance is ever taken for a leftover. */
-int owner_claim(const struct cgroups *cg, const struct owner *owner, struct err *e);
+/* At once, whoever holds the lock: who sweeps looks at it again. Where it fails, nothing of this
+ * instance is ever taken for a leftover. */
+int owner_label(const struct cgroups *cg, const struct owner *owner, struct err *e);
+/* -EWOULDBLOCK: a worker of an earlier warden has it, or who looks; to be tried again. */
+int owner_lock(const struct cgroups *cg, struct err *e);
 
 enum owner_fate {
 	OWNER_LIVES,   /* a warden, or what is left of one, holds the lock */
@@ -44,5 +46,8 @@ enum owner_fate {
 };
 /* Locks what it finds unlocked, until the descriptors are closed. */
 enum owner_fate owner_judge(const struct cgroups *cg, struct owner *ret);
+/* A server that was started since on the same path has labelled them, without waiting for the lock.
+ */
+bool owner_is_still_gone(const struct cgroups *cg, const struct owner *judged);
 /* The same without the lock: OWNER_AWAY, OWNER_GONE or OWNER_UNKNOWN. */
 enum owner_fate owner_look(const struct owner *owner);

@@ -141,3 +141,60 @@ TEST(without_handles_the_path_counts_where_it_is_one)
 	ASSERT_EQ(owner_look(&owner), OWNER_UNKNOWN);
 	end();
 }
+
+static struct cgroups cg = CGROUPS_INIT;
+static bool open_cgroups(struct cgroups *found, struct err *e)
+{
+	char instance[9];
+
+	(void)snprintf(instance, sizeof instance, "%08x", (unsigned)getpid());
+	return geteuid() == 0 && cgroups_open(&cg, instance, e) >= 0 &&
+	       cgroups_open_found(found, instance, e) >= 0;
+}
+
+TEST(what_was_judged_is_no_longer_so_when_a_server_has_come)
+{
+	CLEANUP(cgroups_close_found) struct cgroups found = CGROUPS_INIT;
+	struct owner gone, other, got;
+	struct err e = { 0 };
+
+	if (!open_cgroups(&found, &e)) {
+		cgroups_close(&cg);
+		TEST_SKIP("needs root and cgroups");
+	}
+	ASSERT(begin());
+	ASSERT_EQ(owner_describe(scratch, owner_mount_ns(), &other, NULL), 0);
+	ASSERT_EQ(mkdir(path_of("data"), 0700), 0);
+	ASSERT_EQ(owner_describe(path_of("data"), owner_mount_ns(), &gone, NULL), 0);
+	ASSERT_EQ(rmdir(path_of("data")), 0);
+	ASSERT_EQ(owner_label(&cg, &gone, &e), 0);
+	ASSERT_EQ(owner_judge(&found, &got), OWNER_GONE);
+	ASSERT(owner_is_still_gone(&found, &got));
+	/* Its lock is held by us now, and its label is written all the same. */
+	ASSERT_EQ(owner_lock(&cg, NULL), -EWOULDBLOCK);
+	ASSERT_EQ(owner_label(&cg, &other, &e), 0);
+	ASSERT(!owner_is_still_gone(&found, &got));
+	ASSERT_EQ(owner_label(&cg, &gone, &e), 0);
+	ASSERT(owner_is_still_gone(&found, &got));
+	ASSERT_EQ(mkdir(path_of("data"), 0700), 0);
+	ASSERT(!owner_is_still_gone(&found, &got));
+	cgroups_close_found(&found);
+	ASSERT_EQ(owner_lock(&cg, NULL), 0);
+	cgroups_close(&cg);
+	end();
+}
+
+TEST(cgroups_that_somebody_removed_are_not_there)
+{
+	CLEANUP(cgroups_close_found) struct cgroups found = CGROUPS_INIT;
+	struct err e = { 0 };
+
+	if (!open_cgroups(&found, &e)) {
+		cgroups_close(&cg);
+		TEST_SKIP("needs root and cgroups");
+	}
+	ASSERT(cgroups_are_there(&cg));
+	cgroups_remove_found(&found);
+	ASSERT(!cgroups_are_there(&cg));
+	cgroups_close(&cg);
+}

@@ -16,6 +16,8 @@ enum {
 	FAREWELL_MS = 10000,
 	LOCK_DEADLINE_MS = FAREWELL_MS + 1000,
 	LOCK_PAUSE_MS = 10,
+	LOCK_AGAIN_MS = 100,
+	CGROUPS_TRIES = 10,
 	/* What a template that says nothing has: see src/limit. */
 	DEFAULT_MEMORY_MB = 1024,
 	DEFAULT_INODES_PER_MB = 64,
@@ -219,15 +221,49 @@ static int open_workers(struct warden *w, struct err *e)
 	return workers_open(&w->workers, w->loop, w->lock_fd, e);
 }
 
+/* A worker of the warden before may hold the lock for as long as the kernel keeps it. */
+static void lock_cgroups(void *arg)
+{
+	struct warden *w = arg;
+	struct err e = { 0 };
+
+	if (owner_lock(&w->cgroups, &e) == -EWOULDBLOCK)
+		loop_timer_set(&w->lock_timer, loop_now_ms(w->loop) + LOCK_AGAIN_MS);
+	else if (e.code < 0)
+		log_warn("warden.not_claimed", "err=%s", log_quote(str_of(e.msg)));
+}
+
 /* So that what lives on without us can be told from what nobody will ever take over. */
 static void claim(struct warden *w, uint64_t mount_ns)
 {
 	struct owner owner;
 	struct err e = { 0 };
 
-	if (owner_describe(w->options->data_dir, mount_ns, &owner, &e) < 0 ||
-		owner_claim(&w->cgroups, &owner, &e) < 0)
+	if (owner_describe(w->options->data_dir, mount_ns, &owner, &e) >= 0)
+		(void)owner_label(&w->cgroups, &owner, &e);
+	if (e.code < 0)
 		log_warn("warden.not_claimed", "err=%s", log_quote(str_of(e.msg)));
+}
+
+/* Who sweeps what was left here may remove a directory before it sees our label in it. */
+static int open_cgroups(struct warden *w, const char *instance, uint64_t mount_ns, struct err *e)
+{
+	int r = -EAGAIN;
+
+	for (int i = 0; i < CGROUPS_TRIES && (r == -EAGAIN || r == -ENOENT); i++) {
+		cgroups_close_found(&w->cgroups);
+		r = cgroups_open(&w->cgroups, instance, e);
+		if (r < 0)
+			continue;
+		claim(w, mount_ns);
+		if (!cgroups_are_there(&w->cgroups))
+			r = err_set(e, -EAGAIN, "somebody removes the cgroups atoll/%s", instance);
+	}
+	if (r < 0)
+		return r;
+	loop_timer_init(&w->lock_timer, w->loop, lock_cgroups, w);
+	lock_cgroups(w);
+	return 0;
 }
 
 int warden_open(struct warden *w, struct err *e)
@@ -246,9 +282,7 @@ int warden_open(struct warden *w, struct err *e)
 	if (r >= 0)
 		r = instance_name(w->options->data_dir, instance, e);
 	if (r >= 0)
-		r = cgroups_open(&w->cgroups, instance, e);
-	if (r >= 0)
-		claim(w, mount_ns);
+		r = open_cgroups(w, instance, mount_ns, e);
 	if (r >= 0)
 		rootfs_use_dir(&w->rootfs, w->run_fd);
 	if (r >= 0)
@@ -300,6 +334,7 @@ void warden_close(struct warden *w)
 	loop_timer_cancel(&w->fade_timer);
 	loop_timer_cancel(&w->farewell);
 	loop_timer_cancel(&w->kept_timer);
+	loop_timer_cancel(&w->lock_timer);
 	hold_close(w);
 	policy_close(w);
 	map_done(&w->by_id);

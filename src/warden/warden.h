@@ -78,6 +78,7 @@ struct warden {
 	int run_fd, templates_fd, guest_fd, lock_fd;
 	int inner_fd; /* the guest as a program of any tree, for other engines */
 	struct cgroups cgroups;
+	struct loop_timer lock_timer; /* the next try to lock their directories: see owner.h */
 	struct network network;
 	struct disk disk;
 	struct rootfs rootfs;

@@ -219,6 +219,34 @@ class Leftovers(Scratch):
         self.assertIsNone(self.told(server.data, '--sweep'))
         self.assertEqual(self.held(server), [])
 
+    def test_a_server_that_comes_while_its_path_is_swept_keeps_what_it_makes(self):
+        server = self.serve('swept')
+        box = Sandbox(env=server.env())
+        box.run('nohup sleep 3600 >/dev/null 2>&1 &')
+        server.stop()
+        loops = {path for path in glob.glob('/sys/block/loop*/loop/backing_file')
+                 if str(server.data) in pathlib.Path(path).read_text()}
+        self.assertTrue(loops)
+        device = os.open(f"/dev/{min(loops).split('/')[3]}", os.O_RDONLY)  # what is open is not gone: the sweep waits
+        self.addCleanup(lambda: os.close(device))
+        shutil.rmtree(server.data)
+        sweep = subprocess.Popen([BUILD / 'atoll', 'doctor', '--sweep', '--json', '--data', self.scratch / 'none'],
+                                 stdout=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while [path for path in self.held(server) if not path.startswith('table')]:  # it is at it
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+        self.assertIsNone(sweep.poll())
+        server.start()
+        box = Sandbox(env=server.env())
+        document = json.loads(sweep.communicate(timeout=60)[0])
+        self.assertIn(f'a server was started on {server.data}', '\n'.join(one['text'] for one in document['checks']))
+        self.assertTrue(any(one.startswith('table') for one in self.held(server)))
+        self.assertEqual(box.run('echo lives').text(), 'lives\n')
+        self.assertIsNone(self.told(server.data, '--sweep'))  # which has the lock by now, and a label of its own
+        self.assertEqual(box.run('echo lives').text(), 'lives\n')
+        box.kill()
+
     def test_an_ordinary_user_removes_nothing(self):
         shutil.copy(BUILD / 'atoll', self.scratch)
         run = subprocess.run([self.scratch / 'atoll', 'doctor', '--sweep'], cwd='/', user=65534, group=65534, extra_groups=[],

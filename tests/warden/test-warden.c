@@ -1,4 +1,5 @@
 /* The real warden, the real kernel, a probe guest. Needs root. */
+#include "warden/owner.h"
 #include "warden/run.h"
 #include "warden/harness.h"
 
@@ -505,4 +506,46 @@ TEST(a_warden_killed_at_any_moment_leaks_nothing)
 	ASSERT_EQ(census_wait(&h, &before), 0);
 	/* The directory, run with its lock, images, the template, and a pool if need be. */
 	ASSERT_EQ(before.files, harness_has_pool(&h) ? 9 : 8);
+}
+
+static enum owner_fate judge(const char *instance, struct cgroups *cg, struct owner *ret)
+{
+	cgroups_close_found(cg);
+	return cgroups_open_found(cg, instance, NULL) < 0 ? OWNER_UNKNOWN : owner_judge(cg, ret);
+}
+
+/* A worker of the warden before holds the lock for as long as the kernel keeps it. */
+TEST(a_warden_labels_at_once_and_locks_when_it_can)
+{
+	CLEANUP(cgroups_close_found) struct cgroups held = CGROUPS_INIT, seen = CGROUPS_INIT;
+	struct owner owner, stale = { .path = "/stale" };
+	enum owner_fate fate = OWNER_LIVES;
+	uint8_t digest[SHA256_SIZE];
+	struct err e = { 0 };
+	char instance[9];
+
+	START(h, "none", 0);
+	sha256(h.dir, strlen(h.dir), digest);
+	hex_encode(digest, 4, instance);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(judge(instance, &held, &owner), OWNER_LIVES);
+	ASSERT_STR(owner.path, h.dir);
+	harness_kill_warden(&h);
+	for (int i = 0; i < 1000 && fate == OWNER_LIVES; i++) {
+		(void)usleep(20000);
+		fate = judge(instance, &held, &owner);
+	}
+	ASSERT_EQ(fate, OWNER_AWAY); /* from here on the lock is ours */
+	ASSERT_EQ(owner_label(&held, &stale, &e), 0);
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(judge(instance, &seen, &owner), OWNER_LIVES);
+	ASSERT_STR(owner.path, h.dir);
+	cgroups_close_found(&held);
+	fate = OWNER_AWAY;
+	for (int i = 0; i < 1000 && fate != OWNER_LIVES; i++) {
+		cgroups_close_found(&seen);
+		(void)usleep(20000);
+		fate = judge(instance, &seen, &owner);
+	}
+	ASSERT_EQ(fate, OWNER_LIVES);
 }
