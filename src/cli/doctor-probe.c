@@ -158,10 +158,13 @@ static void tell_swept(struct cli *cli, struct str line, size_t *ret_n, size_t *
 		!str_split(&line, '\t', &text))
 		return;
 	++*ret_n;
-	*ret_failed += !str_is(verdict, "ok");
+	*ret_failed += str_is(verdict, "fail");
 	out_clean(text, shown, sizeof shown);
 	if (!cli->out.json)
-		out_line(&cli->out, "%s: %s", str_is(verdict, "ok") ? "removed" : "still there",
+		out_line(&cli->out, "%s: %s",
+			str_is(verdict, "ok")     ? "removed"
+			: str_is(verdict, "fail") ? "still there"
+						  : "left alone",
 			shown);
 }
 

@@ -285,13 +285,13 @@ static bool tell_one(const struct leftover *l)
 		return true;
 	}
 	if (l->fate == OWNER_UNKNOWN && l->n_processes && l->owner.path[0]) {
-		(void)buf_printf(&text,
-			"%zu sandboxes of %s, which may be gone or not (cgroups atoll/%s)",
-			l->n_keys, l->owner.path, l->instance);
+		add_count(&text, l->n_keys, "sandbox", "sandboxes");
+		(void)buf_printf(&text, " of %s, which may be gone or not (cgroups atoll/%s)",
+			l->owner.path, l->instance);
 		tell("warn", &text,
-			"start a server on that directory, which takes over or removes them; or "
-			"mount its file system and run sudo atoll doctor --sweep where that server "
-			"ran");
+			"start a server on that directory, which takes them over; to remove them, "
+			"move it away, run sudo atoll doctor --sweep where that server ran, and "
+			"move it back");
 		return true;
 	}
 	if (l->fate == OWNER_UNKNOWN && l->n_processes) {
@@ -470,9 +470,10 @@ static int sweep_one(const char *instance)
 	sweep(&l);
 	after = counts_of(&l);
 	if (l.is_taken) {
-		(void)buf_printf(&text, "a server was started on %s: what is left is its own",
+		(void)buf_printf(&text,
+			"what is left of %s, on which a server was started meanwhile",
 			l.owner.path);
-		tell("ok", &text, "");
+		tell("warn", &text, "");
 		return 0;
 	}
 	add_counts(&text, is_nothing(&after) ? &before : &after);
