@@ -22,3 +22,6 @@ bool name_is_valid(struct str name);
 /* `hosts` as the object has it: {host: [{transform: {headers: {name: value}}}]}. */
 int rules_parse(struct arena *arena, const struct json_map *hosts, struct policy *policy,
 	struct err *e);
+/* What an earlier server took and sent as it is: refused when it is given, and kept rules that hold
+ * it go on as they were. */
+int rules_check_new(const struct policy *policy, struct err *e);

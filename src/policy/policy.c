@@ -179,7 +179,7 @@ static bool any_denied(const struct policy *policy)
 	return false;
 }
 
-int policy_read(struct arena *arena, struct str network, enum policy_spelling spelling,
+static int parse(struct arena *arena, struct str network, enum policy_spelling spelling,
 	struct json_bool internet, struct policy *ret, struct err *e)
 {
 	static const struct policy_range everything = { 0 };
@@ -211,10 +211,23 @@ int policy_read(struct arena *arena, struct str network, enum policy_spelling sp
 	return 0;
 }
 
+int policy_read(struct arena *arena, struct str network, enum policy_spelling spelling,
+	struct json_bool internet, struct policy *ret, struct err *e)
+{
+	struct policy policy;
+	int r = parse(arena, network, spelling, internet, &policy, e);
+
+	if (r >= 0)
+		r = rules_check_new(&policy, e);
+	if (r >= 0)
+		*ret = policy;
+	return r;
+}
+
 int policy_parse(struct arena *arena, struct str network, struct json_bool internet,
 	struct policy *ret, struct err *e)
 {
-	return policy_read(arena, network, POLICY_CAMEL, internet, ret, e);
+	return parse(arena, network, POLICY_CAMEL, internet, ret, e);
 }
 
 /* ---- the questions ---- */

@@ -55,7 +55,8 @@ enum policy_spelling {
  * arena. -EINVAL: e says what is wrong in the words of the field. */
 int policy_read(struct arena *arena, struct str network, enum policy_spelling spelling,
 	struct json_bool internet, struct policy *ret, struct err *e);
-/* The same of one that was kept. */
+/* The same of one that was kept: what an earlier server took is still understood. A check that is
+ * new belongs to policy_read alone, or sandboxes made before it are closed and never resumed. */
 int policy_parse(struct arena *arena, struct str network, struct json_bool internet,
 	struct policy *ret, struct err *e);
 

@@ -69,18 +69,6 @@ bool policy_next_secret(struct str *rest, struct str *ret_text, struct str *ret_
 	return true;
 }
 
-/* A secret's mark misspelt would leave as it is, instead of the secret. */
-static bool has_unknown_mark(struct str value)
-{
-	static const struct str any = { "${e2b.", 6 };
-
-	for (size_t i = 0; i + any.n <= value.n; i++)
-		if (str_eq_nocase(str_make(value.p + i, any.n), any) &&
-			!str_has_prefix(str_from(value, i), secret_mark))
-			return true;
-	return false;
-}
-
 /* 0: fine, and *ret_secrets counts on. */
 static int check_marks(struct str value, size_t *ret_secrets, struct err *e)
 {
@@ -90,9 +78,6 @@ static int check_marks(struct str value, size_t *ret_secrets, struct err *e)
 	if (find(value, identity_mark))
 		return err_set(e, -EINVAL,
 			"network.rules: identity tokens are not offered by this server");
-	if (has_unknown_mark(value))
-		return err_set(e, -EINVAL,
-			"network.rules: a header holds a '${e2b.' that is not ${e2b.secrets.NAME}");
 	while ((at = find(rest, secret_mark))) {
 		struct str name;
 		ptrdiff_t end;
@@ -262,4 +247,29 @@ int rules_parse(struct arena *arena, const struct json_map *hosts, struct policy
 	for (size_t i = 0; r >= 0 && i < hosts->n; i++)
 		r = add_host(arena, &hosts->v[i], policy, e);
 	return r;
+}
+
+/* ---- what is asked of new ones alone ---- */
+
+/* A secret's mark misspelt would leave as it is, instead of the secret. */
+static bool has_unknown_mark(struct str value)
+{
+	static const struct str any = { "${e2b.", 6 };
+
+	for (size_t i = 0; i + any.n <= value.n; i++)
+		if (str_eq_nocase(str_make(value.p + i, any.n), any) &&
+			!str_has_prefix(str_from(value, i), secret_mark))
+			return true;
+	return false;
+}
+
+int rules_check_new(const struct policy *policy, struct err *e)
+{
+	for (size_t i = 0; i < policy->n_rules; i++)
+		for (size_t n = 0; n < policy->rules[i].n_headers; n++)
+			if (has_unknown_mark(policy->rules[i].headers[n].value))
+				return err_set(e, -EINVAL,
+					"network.rules: a header holds a '${e2b.' that is not "
+					"${e2b.secrets.NAME}");
+	return 0;
 }

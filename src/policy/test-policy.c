@@ -258,11 +258,33 @@ TEST(what_is_wrong_is_refused_in_the_words_of_the_field)
 		struct policy p;
 		struct err e = { 0 };
 
-		if (policy_parse(a, str_of(cases[i].network), unset, &p, &e) != -EINVAL)
+		if (policy_read(a, str_of(cases[i].network), POLICY_CAMEL, unset, &p, &e) !=
+			-EINVAL)
 			TEST_FAIL("%s: accepted", cases[i].network);
 		if (!strstr(e.msg, cases[i].says))
 			TEST_FAIL("%s: '%s' says nothing of '%s'", cases[i].network, e.msg,
 				cases[i].says);
+	}
+}
+
+/* Servers before that check took them, and sent the text as it is. */
+TEST(kept_headers_with_other_marks_go_on_as_they_were)
+{
+	static const char *const values[] = { "${e2b.foo}", "${E2B.secrets.X}", "${e2b.",
+		"a ${e2b.secrets.b} ${e2b.c}" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		CLEANUP(arena_freep) struct arena *a = arena_new(1 << 16);
+		CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+		struct policy p;
+		struct err e = { 0 };
+
+		(void)buf_printf(&text, RULES("\"a.example\":" HEADER("X", "%s")), values[i]);
+		if (policy_parse(a, buf_str(&text), unset, &p, &e) < 0)
+			TEST_FAIL("%s: %s", values[i], e.msg);
+		ASSERT_EQ(p.n_rules, 1);
+		ASSERT_BYTES(p.rules[0].headers[0].value, values[i]);
+		ASSERT_EQ(policy_read(a, buf_str(&text), POLICY_CAMEL, unset, &p, &e), -EINVAL);
 	}
 }
 
