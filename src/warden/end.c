@@ -78,6 +78,7 @@ static void slot_gone(struct slot *slot)
 		work_forget(TAKE(slot->shutting));
 	volumes_keep(slot);
 	loop_timer_cancel(&slot->timer);
+	loop_timer_cancel(&slot->lost_timer);
 	list_remove(&slot->node);
 	free(slot);
 	reap_strays(w);

@@ -6,6 +6,7 @@
 
 enum {
 	MAX_PENDING = 64,
+	LOST_LOOK_MS = 50,
 	OLD_WORKER_DEADLINE_MS = 10000,
 	MIB = 1 << 20,
 };
@@ -23,24 +24,10 @@ static void answer(const struct slot *slot, const struct warden_request *q, cons
 	control_reply(slot->w, WARDEN_REPLY, q->tag, q->id, e, NULL, 0);
 }
 
-/* The next ones may be served at once, so this goes on until one takes its time. `count` goes with
- * the answer. */
-static void finish(struct slot *slot, uint64_t count, const struct err *e)
+/* Whether it stood still before somebody wanted its disk. */
+static bool stands(const struct slot *slot)
 {
-	struct warden_request q = slot->still;
-	struct warden_reply reply = { .kind = WARDEN_REPLY, .tag = q.tag, .count = count, .e = *e };
-
-	slot->still = (struct warden_request){ 0 };
-	control_tell(slot->w, &reply, q.id);
-	hold_catch_up(slot);
-	while (!slot->still.op && !list_empty(&slot->pending)) {
-		struct pending *next = container_of(slot->pending.next, struct pending, node);
-
-		list_remove(&next->node);
-		q = next->request;
-		free(next);
-		serve(slot, &q);
-	}
+	return slot->frozen || slot->is_held;
 }
 
 static int order(const struct slot *slot, bool frozen, struct err *e)
@@ -53,6 +40,99 @@ static int order(const struct slot *slot, bool frozen, struct err *e)
 	return r < 0 ? err_sys(e, r, "stop or start the processes") : 0;
 }
 
+/* ---- orders of which nobody said what came ---- */
+
+/* The kernel says. Whoever asked was told that it failed: one that nobody wants to stand still goes
+ * on. Of one that is held the kernel does not say whether it is paused as well. */
+static void settle(struct slot *slot)
+{
+	CLEANUP(freezer_close) struct freezer f = FREEZER_INIT;
+
+	slot->must_settle = false;
+	if (freezer_open(&slot->w->cgroups, slot->key, &f, NULL) < 0)
+		return;
+	if (!stands(slot))
+		(void)freezer_order(&f, false);
+	if (!slot->is_held)
+		slot->frozen = freezer_is_ordered(&f);
+	hold_note(slot);
+}
+
+static void settle_soon(struct slot *slot)
+{
+	if (slot->state == SLOT_ENDING) {
+		if (slot->w->cgroups.unified_fd < 0) /* what the old freezer holds does not die */
+			(void)order(slot, false, NULL);
+	} else if (slot->still.op) {
+		slot->must_settle = true;
+	} else {
+		settle(slot);
+	}
+}
+
+void still_settle(struct warden *w)
+{
+	LIST_EACH(&w->slots, node)
+	{
+		struct slot *slot = container_of(node, struct slot, node);
+
+		if (slot->state == SLOT_RUNNING)
+			settle_soon(slot);
+	}
+}
+
+static void look_for_lost(void *arg)
+{
+	struct slot *slot = arg;
+
+	if (workers_have(&slot->w->workers, slot->lost_pid)) {
+		loop_timer_set(&slot->lost_timer, loop_now_ms(slot->w->loop) + LOST_LOOK_MS);
+		return;
+	}
+	slot->lost_pid = 0;
+	settle_soon(slot);
+}
+
+/* A worker that was killed in the kernel does what it is at before it dies, however late. */
+static void await_lost(struct slot *slot, pid_t pid)
+{
+	slot->lost_pid = pid;
+	loop_timer_init(&slot->lost_timer, slot->w->loop, look_for_lost, slot);
+	loop_timer_set(&slot->lost_timer, loop_now_ms(slot->w->loop) + LOST_LOOK_MS);
+}
+
+static int check_lost(const struct slot *slot, struct err *e)
+{
+	return slot->lost_pid ? err_set(e, -EBUSY,
+					"an earlier order to stop or start the sandbox still waits "
+					"in the kernel: try again later")
+			      : 0;
+}
+
+/* ---- one request at a time ---- */
+
+/* The next ones may be served at once, so this goes on until one takes its time. `count` goes with
+ * the answer. */
+static void finish(struct slot *slot, uint64_t count, const struct err *e)
+{
+	struct warden_request q = slot->still;
+	struct warden_reply reply = { .kind = WARDEN_REPLY, .tag = q.tag, .count = count, .e = *e };
+
+	slot->still = (struct warden_request){ 0 };
+	if (slot->must_settle)
+		settle(slot);
+	control_tell(slot->w, &reply, q.id);
+	hold_catch_up(slot);
+	while (!slot->still.op && !list_empty(&slot->pending)) {
+		struct pending *next = container_of(slot->pending.next, struct pending, node);
+
+		list_remove(&next->node);
+		q = next->request;
+		free(next);
+		serve(slot, &q);
+	}
+}
+
 /* What it is now is seen by the next warden, should this one not live to see it. */
 static void stopped(void *arg, const struct work_report *report, const int *fds, int n_fds)
 {
@@ -63,6 +143,8 @@ static void stopped(void *arg, const struct work_report *report, const int *fds,
 	(void)fds;
 	(void)n_fds;
 	slot->work = NULL;
+	if (report->e.code < 0 && report->pid)
+		await_lost(slot, report->pid);
 	if (slot->state == SLOT_ENDING) {
 		/* What the old freezer holds does not die. */
 		if (slot->w->cgroups.unified_fd < 0)
@@ -72,6 +154,8 @@ static void stopped(void *arg, const struct work_report *report, const int *fds,
 	}
 	if (report->e.code >= 0)
 		slot->frozen = wanted;
+	else
+		settle(slot);
 	hold_note(slot);
 	if (!wanted)
 		CRASH_POINT("warden.thaw");
@@ -93,10 +177,10 @@ static void ask_stop(struct slot *slot, const struct warden_request *q, enum wor
 
 static void freeze(struct slot *slot, const struct warden_request *q)
 {
-	struct err fine = { 0 };
+	struct err e = { 0 };
 
-	if (slot->frozen)
-		answer(slot, q, &fine);
+	if (check_lost(slot, &e) < 0 || slot->frozen)
+		answer(slot, q, &e);
 	else
 		ask_stop(slot, q, WORK_STOP);
 	CRASH_POINT("warden.freeze");
@@ -104,28 +188,26 @@ static void freeze(struct slot *slot, const struct warden_request *q)
 
 static void thaw(struct slot *slot, const struct warden_request *q)
 {
-	struct err fine = { 0 };
+	struct err e = { 0 };
 
-	if (!slot->is_held) {
+	if (!slot->is_held && check_lost(slot, &e) >= 0) {
 		ask_stop(slot, q, WORK_GO);
+		return;
+	}
+	if (e.code < 0) {
+		answer(slot, q, &e);
 		return;
 	}
 	/* One that is held goes on when there is room. */
 	slot->frozen = false;
 	hold_note(slot);
 	CRASH_POINT("warden.thaw");
-	answer(slot, q, &fine);
+	answer(slot, q, &e);
 }
 
 static int open_run_dir(const struct slot *slot)
 {
 	return openat(slot->w->run_fd, slot->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
-/* Whether it stood still before somebody wanted its disk. */
-static bool stands(const struct slot *slot)
-{
-	return slot->frozen || slot->is_held;
 }
 
 static int make_marker(const struct slot *slot, struct err *e)
@@ -280,8 +362,10 @@ static void saved(void *arg, const struct work_report *report, const int *fds, i
 	CRASH_POINT("warden.save.copied");
 	slot->work = NULL;
 	/* One that was killed had no time to let the sandbox go, or to tidy up. */
-	if (e.code < 0 && !stands(slot))
-		(void)order(slot, false, NULL);
+	if (e.code < 0 && report->pid)
+		await_lost(slot, report->pid);
+	if (e.code < 0)
+		settle(slot);
 	remove_marker(slot);
 	if (e.code == -ETIMEDOUT || e.code == -EIO)
 		discard(slot->w, &slot->still, true);
@@ -343,7 +427,7 @@ static int ask_save(struct slot *slot, const char *name, struct err *e)
 static void save(struct slot *slot, const struct warden_request *q)
 {
 	struct err e = { 0 };
-	int r = slot->has_lost_writes ? tell_lost_writes(&e) : 0;
+	int r = slot->has_lost_writes ? tell_lost_writes(&e) : check_lost(slot, &e);
 
 	if (r >= 0 && map_get(&slot->w->images, str_of(q->image_name)))
 		r = err_set(&e, -EEXIST, "there is an image '%s' already", q->image_name);

@@ -229,7 +229,9 @@ static void lock_cgroups(void *arg)
 
 	if (owner_lock(&w->cgroups, &e) == -EWOULDBLOCK)
 		loop_timer_set(&w->lock_timer, loop_now_ms(w->loop) + LOCK_AGAIN_MS);
-	else if (e.code < 0)
+	else
+		still_settle(w);
+	if (e.code < 0 && e.code != -EWOULDBLOCK)
 		log_warn("warden.not_claimed", "err=%s", log_quote(str_of(e.msg)));
 }
 
@@ -315,6 +317,7 @@ void warden_close(struct warden *w)
 
 		list_remove(&slot->node);
 		loop_timer_cancel(&slot->timer);
+		loop_timer_cancel(&slot->lost_timer);
 		slot_let_go(slot);
 		slot->work = NULL;
 		slot->still = (struct warden_request){ 0 };

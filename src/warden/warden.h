@@ -287,8 +287,11 @@ struct slot {
 	int volume_fds[WARDEN_MAX_MOUNTS];
 	struct warden_request still; /* being served: FREEZE or SAVE; op 0: none */
 	struct list pending;         /* to be served after that */
-	struct work *cutting;        /* what its policy has closed; NULL: nothing is */
-	bool must_cut;               /* again, or once the table is there */
+	pid_t lost_pid;              /* a worker that may stop or start it yet; 0: none */
+	struct loop_timer lost_timer;
+	bool must_settle;     /* after what is being served: see still_settle */
+	struct work *cutting; /* what its policy has closed; NULL: nothing is */
+	bool must_cut;        /* again, or once the table is there */
 };
 
 /* slot.c: preparing. */
@@ -339,7 +342,9 @@ void forget_soon(struct warden *w);
 void sandbox_still(struct warden *w, const struct warden_request *q);
 /* An adopted one: whether it was stopped on purpose, and not by a warden that died saving it. */
 int still_adopt(struct slot *slot, struct err *e);
-void still_end(struct slot *slot);  /* the sandbox is ending */
+void still_end(struct slot *slot); /* the sandbox is ending */
+/* Workers of an earlier warden are gone: whether sandboxes stand still is as they left it. */
+void still_settle(struct warden *w);
 void images_load(struct warden *w); /* those that are there, at start */
 void images_close(struct warden *w);
 bool image_exists(const struct warden *w, const char *name);

@@ -82,9 +82,10 @@ static void tell(struct work *work, const struct work_report *report, const int 
 			(void)close(fds[i]);
 }
 
-static void tell_failure(struct work *work, int code, const char *why)
+/* `pid`: of a worker that lives on. */
+static void tell_failure(struct work *work, pid_t pid, int code, const char *why)
 {
-	struct work_report report = { 0 };
+	struct work_report report = { .pid = pid };
 
 	(void)err_set(&report.e, code, "%s", why);
 	tell(work, &report, NULL, 0);
@@ -138,7 +139,7 @@ static void on_exited(void *arg, uint32_t events)
 	(void)waitpid(worker->pid, NULL, 0);
 	worker_free(worker);
 	if (work)
-		tell_failure(work, -EIO, "the process that worked on it was killed");
+		tell_failure(work, 0, -EIO, "the process that worked on it was killed");
 	begin_some(ws, lane);
 }
 
@@ -159,7 +160,7 @@ static void on_late(struct worker *worker)
 	log_error("worker.lost", "pid=%d op=%d slot=%s ms=%" PRId64, (int)worker->pid,
 		(int)work->order.op, work->order.key, loop_now_ms(ws->loop) - worker->began_ms);
 	lose(worker);
-	tell_failure(work, -ETIMEDOUT,
+	tell_failure(work, work->order.op == WORK_PLACE ? 0 : worker->pid, -ETIMEDOUT,
 		"the kernel did not get done with the sandbox's disk in time: it may have far too "
 		"many files or unwritten data");
 	begin_some(ws, lane);

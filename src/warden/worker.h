@@ -106,8 +106,10 @@ struct work_message {
 };
 
 struct work_report {
-	struct err e;           /* code 0: done */
-	pid_t pid;              /* PLACE: a child of the warden's, also after a failure; 0: none */
+	struct err e; /* code 0: done */
+	/* PLACE: a child of the warden's, also after a failure; 0: none. Others after -ETIMEDOUT:
+	 * the worker, which goes on with it until it dies (workers_have). */
+	pid_t pid;
 	uint64_t start_time;    /* PLACE: tells the process from a later one of the same pid */
 	int number;             /* PLACE: that it has, also after a failure; 0: none */
 	struct image_name disk; /* DISK */

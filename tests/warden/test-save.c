@@ -1,10 +1,13 @@
 /* Pausing, saving and starting from what was saved: the real warden, the real kernel, a probe
  * guest. Needs root. */
+#include "warden/freezer.h"
+#include "warden/owner.h"
 #include "warden/run.h"
 #include "warden/harness.h"
 
 #include "test.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #define START(h, pool, more)                                                         \
@@ -420,4 +423,120 @@ TEST(a_warden_that_leaves_finishes_what_it_saves)
 		ASSERT_EQ(frozen, 0);
 	}
 	ASSERT_EQ(harness_destroy(&h, "one"), 0);
+}
+
+/* ---- a worker that does not say what came of its order ---- */
+
+struct sight {
+	struct cgroups cg;
+	struct freezer freezer; /* of the only sandbox */
+	char key[64];
+	int n_keys;
+};
+
+static void note_key(void *arg, const char *key)
+{
+	struct sight *s = arg;
+
+	s->n_keys += strcmp(key, s->key) != 0;
+	(void)snprintf(s->key, sizeof s->key, "%s", key);
+}
+
+static int look(const struct harness *h, struct sight *s)
+{
+	uint8_t digest[SHA256_SIZE];
+	char instance[9];
+
+	sha256(h->dir, strlen(h->dir), digest);
+	hex_encode(digest, 4, instance);
+	if (cgroups_open_found(&s->cg, instance, NULL) < 0)
+		return -ENOENT;
+	cgroup_each(&s->cg, note_key, s);
+	return s->n_keys == 1 ? freezer_open(&s->cg, s->key, &s->freezer, NULL) : -ESRCH;
+}
+
+static void look_away(struct sight *s)
+{
+	freezer_close(&s->freezer);
+	cgroups_close_found(&s->cg);
+}
+#define SIGHT_INIT                                           \
+	{                                                    \
+		.cg = CGROUPS_INIT, .freezer = FREEZER_INIT, \
+	}
+
+/* The order is carried out, and its worker dies before it can say so. */
+static int lose_answer(struct harness *h, const struct sight *s, enum warden_op op)
+{
+	struct warden_request q = harness_request(h, op, "one");
+	struct warden_reply reply = { 0 };
+	int r;
+
+	if (harness_signal_workers(h, SIGSTOP) < 1 || harness_send(h, &q, -EBADF) < 0)
+		return -ESRCH;
+	r = harness_count(h, WARDEN_LIST, NULL); /* it has been told */
+	if (r >= 0)
+		r = freezer_order(&s->freezer, op == WARDEN_FREEZE);
+	(void)harness_signal_workers(h, SIGKILL);
+	return r < 0 ? r : harness_receive(h, &reply) < 0 ? -ETIMEDOUT : reply.e.code;
+}
+
+TEST(a_sandbox_goes_on_when_its_stop_was_not_reported)
+{
+	CLEANUP(look_away) struct sight s = SIGHT_INIT;
+	int frozen = -1;
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(look(&h, &s), 0);
+	ASSERT_EQ(lose_answer(&h, &s, WARDEN_FREEZE), -EIO);
+	ASSERT(!freezer_is_ordered(&s.freezer));
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+	ASSERT_EQ(frozen, 0);
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
+}
+
+TEST(a_sandbox_is_stopped_again_when_its_going_on_was_not_reported)
+{
+	CLEANUP(look_away) struct sight s = SIGHT_INIT;
+	int frozen = -1;
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(look(&h, &s), 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT_EQ(lose_answer(&h, &s, WARDEN_THAW), -EIO);
+	ASSERT_EQ(harness_count(&h, WARDEN_LIST, &frozen), 1);
+	ASSERT_EQ(frozen, 0);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT(freezer_is_ordered(&s.freezer));
+	ASSERT_EQ(harness_do(&h, WARDEN_THAW, "one", ""), 0);
+	ASSERT(!freezer_is_ordered(&s.freezer));
+}
+
+/* One of the warden before, which the kernel has kept, does what it was at before it dies, and lets
+ * the lock go. */
+TEST(what_an_old_worker_stops_late_goes_on)
+{
+	CLEANUP(look_away) struct sight s = SIGHT_INIT;
+	enum owner_fate fate = OWNER_LIVES;
+	struct owner owner;
+	struct err e = { 0 };
+
+	START(h, 0, NULL);
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(look(&h, &s), 0);
+	harness_kill_warden(&h);
+	for (int i = 0; i < 1000 && fate == OWNER_LIVES; i++) {
+		(void)usleep(20000);
+		fate = owner_judge(&s.cg, &owner);
+	}
+	ASSERT_EQ(fate, OWNER_AWAY); /* from here on the lock is ours */
+	ASSERT_EQ(harness_start_warden(&h, "none", 0, &e), 0);
+	ASSERT_EQ(freezer_order(&s.freezer, true), 0);
+	cgroups_close_found(&s.cg);
+	for (int i = 0; i < 1000 && freezer_is_ordered(&s.freezer); i++)
+		(void)usleep(20000);
+	ASSERT(!freezer_is_ordered(&s.freezer));
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
 }
