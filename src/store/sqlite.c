@@ -168,8 +168,21 @@ static void sqlite_tidy(struct store_conn *conn)
 		fold_log(s);
 }
 
+/* As PostgreSQL has it, and SQLite from 3.43 on. */
+static void octet_length(sqlite3_context *context, int n, sqlite3_value **values)
+{
+	(void)n;
+	if (sqlite3_value_type(values[0]) != SQLITE_NULL)
+		sqlite3_result_int(context, sqlite3_value_bytes(values[0]));
+}
+
 static int set_up(struct sqlite *s, struct err *e)
 {
+	int rc = sqlite3_create_function(s->db, "octet_length", 1,
+		SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL, octet_length, NULL, NULL);
+
+	if (rc != SQLITE_OK)
+		return fail(s, rc, e);
 	(void)sqlite3_busy_timeout(s->db, 5000);
 	if (s->mode == STORE_WRITES)
 		(void)sqlite3_wal_hook(s->db, on_logged, s); /* in the place of SQLite's own */

@@ -307,28 +307,47 @@ static size_t length(const char *text)
 	return text ? strlen(text) : 0;
 }
 
+struct counted_event {
+	struct store_tx *tx;
+	const char *team_id;
+};
+
+static int count_event(void *arg, const struct store_row *row, struct err *e)
+{
+	const struct counted_event *c = arg;
+
+	(void)e;
+	store_count(c->tx, c->team_id, STORE_USE_EVENTS, store_int(row, 0));
+	return 0;
+}
+
 int store_add_caused_event(struct store_tx *tx, const struct store_event *event,
 	const struct store_cause *cause, struct err *e)
 {
+	struct counted_event counted = { tx, cause->team_id };
 	struct str data = event->data.p ? event->data : STR("{}");
 	struct str source = actor_source(event->actor);
 	size_t bytes = STORE_EVENT_BYTES + data.n + length(event->actor) + length(event->kind) +
 		       length(event->subject) + length(cause->team_id) + length(cause->agent_id) +
 		       length(cause->task_id) + length(cause->text);
+	int r;
 
 	tx->has_events = true;
-	store_count(tx, cause->team_id, STORE_USE_EVENTS, (int64_t)bytes);
 	/* The next number is taken here and not by a sequence, so that readers never see a hole
-	 * that a slower transaction fills later. */
-	return store_exec(tx,
+	 * that a slower transaction fills later. The key's name is found here as well, and counted
+	 * as it was found. */
+	r = store_query(tx,
 		"INSERT INTO events (seq, at_us, actor, kind, subject, data, team_id, agent_id, "
 		"task_id, cause, bytes, source, actor_name) "
-		"SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
-		"(SELECT name FROM api_keys WHERE id = $2) FROM events",
+		"SELECT COALESCE(MAX(seq), 0) + 1, $1, $2, $3, $4, $5, $6, $7, $8, $9, "
+		"CAST($10 AS BIGINT) + COALESCE((SELECT OCTET_LENGTH(name) FROM api_keys WHERE id "
+		"= $2), 0), $11, (SELECT name FROM api_keys WHERE id = $2) FROM events "
+		"RETURNING bytes",
 		STORE_PARAMS(P_INT(cause->at_us ? cause->at_us : time_wall_us()),
 			P_STR(actor_id(event->actor)), P_TEXT(event->kind), P_TEXT(event->subject),
 			P_STR(data), text_or_null(cause->team_id), text_or_null(cause->agent_id),
 			text_or_null(cause->task_id), text_or_null(cause->text),
 			P_INT((int64_t)bytes), source.n ? P_STR(source) : P_NULL),
-		e);
+		count_event, &counted, e);
+	return r < 0 ? r : 1;
 }

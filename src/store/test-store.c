@@ -673,6 +673,56 @@ TEST(what_rows_take_is_counted_with_them_and_known_after_a_restart)
 	ASSERT_EQ(sum, 10);
 }
 
+static int add_event_of_key(struct store_tx *tx, void *arg, struct err *e)
+{
+	struct store_event event = { .actor = arg, .kind = "k", .subject = "s" };
+
+	return store_add_caused_event(tx, &event, &(struct store_cause){ .team_id = "t3" }, e);
+}
+
+static int add_named_key(struct store_tx *tx, void *arg, struct err *e)
+{
+	int r = store_exec(tx, "INSERT INTO teams (id, name, created_us) VALUES ('t3', 'n', 1)",
+		NULL, 0, e);
+
+	return r < 0 ? r
+		     : store_exec(tx,
+			       "INSERT INTO api_keys (id, team_id, name, hash, mask_start, "
+			       "mask_end, created_us) VALUES ('kn', 't3', $1, 'h', 'a', 'b', 1)",
+			       STORE_PARAMS(P_TEXT(arg)), e);
+}
+
+static int add_bytes(void *arg, const struct store_row *row, struct err *e)
+{
+	(void)e;
+	*(int64_t *)arg += store_int(row, 0);
+	return 0;
+}
+
+static int sum_bytes(struct store_tx *tx, void *arg, struct err *e)
+{
+	return store_query(tx, "SELECT bytes FROM events WHERE team_id = 't3'", NULL, 0, add_bytes,
+		arg, e);
+}
+
+/* What is trimmed gives back what the row says. */
+TEST(an_event_counts_the_name_of_its_key)
+{
+	static char name[] = "the key of \xc3\xa4", stranger[] = "kx", key[] = "kn";
+	CLEANUP(scratch_done) struct scratch s = { 0 };
+	int64_t one, sum = 0;
+	struct err e = { 0 };
+
+	ASSERT_EQ(scratch_open(&s, &e), 0);
+	ASSERT_EQ(store_run_now(s.store, add_named_key, name, &e), 1);
+	ASSERT_EQ(store_run_now(s.store, add_event_of_key, stranger, &e), 1);
+	one = store_used(s.store, "t3", STORE_USE_EVENTS);
+	ASSERT_EQ(store_run_now(s.store, add_event_of_key, key, &e), 1);
+	ASSERT_EQ(store_used(s.store, "t3", STORE_USE_EVENTS), 2 * one + (int64_t)strlen(name));
+	ASSERT_EQ(store_run_now(s.store, sum_bytes, &sum, &e), 0);
+	ASSERT_EQ(sum, 2 * one + (int64_t)strlen(name));
+}
+
 static void counted(void *arg, int r, const struct err *e)
 {
 	struct scratch *s = arg;
