@@ -201,9 +201,9 @@ void api_fail_status(struct api_call *call, int status, const char *message)
 /* Where what a status says in general does not fit. */
 static const char *hint_of(int err_code)
 {
-	if (err_code == -EDQUOT) /* waiting makes no room */
-		return "remove some of what the message names, or have the operator raise the "
-		       "limit: docs/limits.md";
+	if (err_code == -EDQUOT) /* some of it goes by waiting, and some does not */
+		return "make room as the message says, or have the operator raise the limit: "
+		       "docs/limits.md";
 	return NULL;
 }
 

@@ -164,7 +164,10 @@ static int check_count(const struct execution_book *book, const char *team_id,
 	n += strcmp(container_of(node, struct command, node)->view.sandbox_id, sandbox_id) == 0;
 	return n < EXECUTION_MAX_AT_ONCE
 		       ? kept_check(book, team_id, e)
-		       : err_set(e, -EDQUOT, "%d commands run in this sandbox, as many as may", n);
+		       : err_set(e, -EDQUOT,
+				 "%d commands run in this sandbox, as many as may: wait until one "
+				 "has ended, or cancel one",
+				 n);
 }
 
 /* ---- asking ---- */

@@ -169,6 +169,8 @@ class Ceilings(Case):
         answer = self.api.call(method, path, body)
         self.assertEqual(answer.status, status, answer.body)
         self.assertIn(word, answer.json()['message'])
+        if status == 429:  # not another advice
+            self.assertIn('as the message says', answer.json()['hint'])
 
     def test_old_sandboxes_go_early_and_only_living_ones_are_in_the_way(self):
         wide = {'metadata': {'k': '\x01' * ((16 << 10) - 1)}, 'timeout': 300, 'disk_mb': 64}  # 96 KiB in the row
@@ -256,6 +258,7 @@ class Ceilings(Case):
         for n in range(2):
             status = self.api.call('POST', f'/sandboxes/{box}/snapshot', {'name': f'snap-{n}'}).status
             self.assertEqual(status, 429 if n else 201)
+        self.refused(429, 'remove some first', 'POST', f'/sandboxes/{box}/snapshot', {'name': 'snap-2'})
         self.api.raw('DELETE', '/templates/snap-0')
 
     def test_who_is_refused_writes_nothing(self):

@@ -219,10 +219,6 @@ static void snapshot_made(void *arg, int r, const struct sandbox_snapshot *snap,
 	struct api_call *call = arg;
 	struct api_answer answer;
 
-	if (r == -EDQUOT) {
-		v1_quota_fail(call, e);
-		return;
-	}
 	if (!api_answer_begin(call, &answer, r, e))
 		return;
 	v1_write_snapshot(call, &answer.w, snap);
