@@ -478,7 +478,12 @@ static int lose_answer(struct harness *h, const struct sight *s, enum warden_op 
 	if (r >= 0)
 		r = freezer_order(&s->freezer, op == WARDEN_FREEZE);
 	(void)harness_signal_workers(h, SIGKILL);
-	return r < 0 ? r : harness_receive(h, &reply) < 0 ? -ETIMEDOUT : reply.e.code;
+	if (r >= 0 && harness_receive(h, &reply) < 0)
+		r = -ETIMEDOUT;
+	/* The next order must not go to one that is dead already. */
+	for (int i = 0; i < 1000 && harness_signal_workers(h, 0) > 0; i++)
+		(void)usleep(10000);
+	return r < 0 ? r : reply.e.code;
 }
 
 TEST(a_sandbox_goes_on_when_its_stop_was_not_reported)
