@@ -17,6 +17,7 @@
 
 enum {
 	ANSWER_MS = 15000,
+	MAX_CHILDREN = 256,
 	LOOP_MAJOR_NUMBER = 7,
 };
 
@@ -361,28 +362,45 @@ static bool is_child(const struct harness *h, int64_t pid, const char *line)
 	       strstr(buf_str(&text).p, parent);
 }
 
-/* Signals all of them, if there is a signal; how many there are. */
-static int signal_children(const struct harness *h, const char *line, int signo)
+static int find_children(const struct harness *h, const char *line, pid_t *ret, int max)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
 	int n = 0;
 
-	while (dir && (entry = readdir(dir))) {
+	while (dir && n < max && (entry = readdir(dir))) {
 		int64_t pid;
 
 		if (str_to_int(str_of(entry->d_name), 2, INT32_MAX, &pid) >= 0 &&
-			is_child(h, pid, line) && kill((pid_t)pid, signo) == 0)
-			n++;
+			is_child(h, pid, line))
+			ret[n++] = (pid_t)pid;
 	}
 	if (dir)
 		(void)closedir(dir);
 	return n;
 }
 
+/* Signals all of them, if there is a signal; how many there are. */
+static int signal_children(const struct harness *h, const char *line, int signo)
+{
+	pid_t pids[MAX_CHILDREN];
+	int n = 0, found = find_children(h, line, pids, MAX_CHILDREN);
+
+	for (int i = 0; i < found; i++)
+		n += kill(pids[i], signo) == 0;
+	return n;
+}
+
+#define WORKER_LINE "Name:\tatoll-worker\n"
+
+int harness_workers(const struct harness *h, pid_t *ret, int max)
+{
+	return find_children(h, WORKER_LINE, ret, max);
+}
+
 int harness_signal_workers(const struct harness *h, int signo)
 {
-	return signal_children(h, "Name:\tatoll-worker\n", signo);
+	return signal_children(h, WORKER_LINE, signo);
 }
 
 int harness_signal_makers(const struct harness *h, int signo)

@@ -57,6 +57,8 @@ const char *harness_inside(struct harness *h, const char *id, const char *comman
 
 /* To the workers that touch what sandboxes have written to; how many it was sent to. */
 int harness_signal_workers(const struct harness *h, int signo);
+/* Which they are; how many. */
+int harness_workers(const struct harness *h, pid_t *ret, int max);
 int harness_signal_makers(const struct harness *h, int signo); /* the others */
 int harness_zombies(const struct harness *h); /* that the warden has and does not wait for */
 

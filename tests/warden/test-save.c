@@ -545,3 +545,97 @@ TEST(what_an_old_worker_stops_late_goes_on)
 	ASSERT(!freezer_is_ordered(&s.freezer));
 	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
 }
+
+/* What the old freezer holds does not die, as in the kernel's own waits. */
+struct ice {
+	char dir[320];
+};
+
+static int ice_write(const struct ice *ice, const char *file, const char *text)
+{
+	char path[400];
+
+	(void)snprintf(path, sizeof path, "%s/%s", ice->dir, file);
+	return file_write(AT_FDCWD, path, str_of(text), NULL);
+}
+
+static int ice_take(struct ice *ice, const struct harness *h)
+{
+	struct cgroups cg = CGROUPS_INIT;
+	pid_t pids[16];
+	char text[24];
+	int n, r = cgroups_find_roots(&cg, NULL);
+
+	if (r < 0 || !cg.roots[CGROUP_FREEZER][0] || !cg.roots[CGROUP_CONTROLLERS][0])
+		return -EOPNOTSUPP;
+	(void)snprintf(ice->dir, sizeof ice->dir, "%s/atoll-ice-%d", cg.roots[CGROUP_FREEZER],
+		(int)getpid());
+	if (mkdir(ice->dir, 0700) < 0)
+		return -errno;
+	n = harness_workers(h, pids, ARRAY_SIZE(pids));
+	for (int i = 0; r >= 0 && i < n; i++) {
+		(void)snprintf(text, sizeof text, "%d", (int)pids[i]);
+		r = ice_write(ice, "cgroup.procs", text);
+	}
+	return r < 0 ? r : ice_write(ice, "freezer.state", "FROZEN");
+}
+
+/* Those that live go back to where they were. */
+static void ice_leave(const struct ice *ice)
+{
+	CLEANUP(buf_done) struct buf text = BUF_INIT(4096);
+	char path[400], pid[24];
+	struct str rest, line;
+
+	(void)snprintf(path, sizeof path, "%s/cgroup.procs", ice->dir);
+	if (file_read(AT_FDCWD, path, &text, NULL) < 0)
+		return;
+	rest = buf_str(&text);
+	while (str_split(&rest, '\n', &line)) {
+		(void)snprintf(pid, sizeof pid, "%.*s", STR_ARG(line));
+		(void)ice_write(ice, "../cgroup.procs", pid);
+	}
+}
+
+static void ice_melt(struct ice *ice)
+{
+	if (!ice->dir[0])
+		return;
+	(void)ice_write(ice, "freezer.state", "THAWED");
+	for (int i = 0; i < 500 && rmdir(ice->dir) < 0; i++) {
+		ice_leave(ice);
+		(void)usleep(20000);
+	}
+	ice->dir[0] = '\0';
+}
+
+TEST(what_a_worker_that_was_given_up_stops_late_goes_on)
+{
+	CLEANUP(look_away) struct sight s = SIGHT_INIT;
+	struct warden_reply reply = { 0 };
+	struct warden_request q;
+	int r = -ETIMEDOUT;
+
+	START(h, 0, NULL);
+	CLEANUP(ice_melt) struct ice ice = { 0 };
+	ASSERT_EQ(harness_create(&h, "one"), 0);
+	ASSERT_EQ(look(&h, &s), 0);
+	if (ice_take(&ice, &h) == -EOPNOTSUPP)
+		TEST_SKIP("needs the old freezer beside the unified hierarchy");
+	q = harness_request(&h, WARDEN_FREEZE, "one");
+	ASSERT_EQ(harness_send(&h, &q, -EBADF), 0);
+	for (int i = 0; i < 10 && r < 0; i++) /* it has a minute */
+		r = harness_receive(&h, &reply);
+	ASSERT_EQ(r, 0);
+	ASSERT_EQ(reply.e.code, -ETIMEDOUT);
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), -EBUSY);
+	ASSERT_EQ(harness_do(&h, WARDEN_SAVE, "one", "image"), -EBUSY);
+	ASSERT_EQ(freezer_order(&s.freezer, true), 0); /* in its stead */
+	ice_melt(&ice);
+	for (int i = 0; i < 1000 && freezer_is_ordered(&s.freezer); i++)
+		(void)usleep(20000);
+	ASSERT(!freezer_is_ordered(&s.freezer));
+	ASSERT_STR(harness_inside(&h, "one", "tick"), "0");
+	ASSERT_EQ(harness_do(&h, WARDEN_FREEZE, "one", ""), 0);
+	ASSERT(freezer_is_ordered(&s.freezer));
+}
