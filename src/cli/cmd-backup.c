@@ -70,6 +70,9 @@ static void report(struct cli *cli, const struct server_backup_report *done, con
 		jsonw_int(w, "rows", done->rows);
 		if (done->bytes)
 			jsonw_int(w, "bytes", (int64_t)done->bytes);
+		jsonw_int(w, "lost", (int64_t)done->lost);
+		if (done->lost)
+			jsonw_strz(w, "first_lost", done->first_lost);
 		jsonw_end_object(w);
 		(void)buf_addc(&cli->out.text, '\n');
 		return;
@@ -79,7 +82,7 @@ static void report(struct cli *cli, const struct server_backup_report *done, con
 		done->version, done->bytes ? ", " : "", done->bytes ? size : "");
 }
 
-static int run(struct cli *cli, const char *name, const char *verb,
+static int run(struct cli *cli, const char *name, const char *verb, const char *loss,
 	int (*work)(const struct server_backup_request *request, struct server_backup_report *ret,
 		struct err *e))
 {
@@ -97,12 +100,15 @@ static int run(struct cli *cli, const char *name, const char *verb,
 	if (r < 0)
 		return r;
 	report(cli, &done, verb);
+	if (done.lost)
+		out_warn(&cli->out, "%" PRIu64 " files of volumes %s, the first: %s", done.lost,
+			loss, done.first_lost);
 	return EXIT_OK;
 }
 
 int cmd_backup(struct cli *cli)
 {
-	int r = run(cli, "backup", "written", cli->parts->backup);
+	int r = run(cli, "backup", "written", "cannot be restored", cli->parts->backup);
 
 	if (r == EXIT_OK)
 		out_note(&cli->out,
@@ -113,5 +119,5 @@ int cmd_backup(struct cli *cli)
 
 int cmd_restore(struct cli *cli)
 {
-	return run(cli, "restore", "read", cli->parts->restore);
+	return run(cli, "restore", "read", "are missing", cli->parts->restore);
 }

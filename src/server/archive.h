@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "server/said.h"
 
 DEFINE_CLEANUP(struct arena, arena_free)
 
@@ -26,12 +27,15 @@ typedef void (*archive_fn)(void *arg, uint64_t bytes);
 
 /* Runs one that creates, and one that extracts from what the first one prints, if there is one.
  * Descriptors in `pass` are theirs as well. A file that changed or went while it was read is no
- * failure. Both end with us. */
+ * failure, and what cannot be done with one file of a plain volume is told in `lost`. Both end with
+ * us. */
 struct archive_run {
 	const struct archive_words *create, *extract; /* either may be NULL */
 	const int *pass;
 	size_t n_pass;
+	bool has_names; /* one that creates alone prints them: those that cannot be made are lost */
 	archive_fn fn;
 	void *arg;
+	struct said_lost *lost; /* added to */
 };
 int archive_run(const struct archive_run *run, struct err *e);

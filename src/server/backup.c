@@ -7,9 +7,10 @@
  *
  * Images and artifacts never change once they have their names, and a row is written when its file
  * is there. So the files are read first, then all rows at one moment, and then the files that came
- * meanwhile: whatever the rows speak of is there, unless somebody removes it in that moment. A
- * volume that is an image stands still while it is read. What
- * is sealed stays sealed, and the seed, which opens it, is no part of the backup. */
+ * meanwhile: whatever the rows speak of is there, unless somebody removes it in that moment. Files
+ * in volumes change, and of kind too: no volume is read twice, or one and the same name would be a
+ * directory and a link in one archive. A volume that is an image stands still while it is read.
+ * What is sealed stays sealed, and the seed, which opens it, is no part of the backup. */
 #include "server/backup.h"
 #include "server/archive.h"
 #include "server/config.h"
@@ -20,6 +21,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -33,6 +35,11 @@ enum {
 	IMAGE_PLACES = 2,
 	ARENA_BYTES = 1 << 20,
 	SLACK_S = 2, /* by which a file may seem older than it is */
+	MAX_VOLUMES = 1 << 20,
+	/* No file can be made whose path has PATH_MAX bytes, and tar calls itself for each
+	 * directory until its stack ends. The first that are too long are still read, and so known.
+	 */
+	TOO_DEEP = PATH_MAX + 2 * NAME_MAX,
 };
 
 struct backup {
@@ -43,6 +50,8 @@ struct backup {
 	bool to_dir;
 	char target[4096]; /* the directory, or the file while it is half of one */
 	char stage[4096];  /* the directory, or one beside the file */
+	struct buf read;   /* which plain volumes were, each UUID_SIZE bytes, sorted */
+	struct said_lost lost;
 	struct server_backup_report report;
 };
 
@@ -106,59 +115,168 @@ static bool has(int dir_fd, const char *name)
 static void add_usual(const struct backup *b, struct archive_words *words, const char *what)
 {
 	static const char *const usual[] = { "--sparse", "--xattrs", "--xattrs-include=*", "--acls",
-		"--numeric-owner", "--ignore-failed-read", "--warning=no-file-changed",
-		"--warning=no-file-removed", "--warning=no-file-ignored",
-		"--warning=no-failed-read", "--anchored", "--exclude=" SAVED "/.*",
-		"--exclude=volumes/.incoming" };
+		"--numeric-owner", "--force-local", "--warning=none", "--warning=file-shrank",
+		"--quoting-style=escape", "--anchored", "--exclude=" SAVED "/.*" };
+	char deep[TOO_DEEP + 1];
 
+	memset(deep, '?', TOO_DEEP);
+	deep[TOO_DEEP] = '\0';
 	archive_add(words, "tar");
 	archive_add(words, "%s", what);
 	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
 		archive_add(words, "%s", usual[i]);
-	if (b->to_dir)
+	archive_add(words, "--exclude=%s*", deep);
+	if (b->to_dir) {
 		archive_add(words, "--file=-");
-	else
+	} else {
+		archive_add(words, "--verbose");
 		archive_add(words, "--file=%s", b->target);
+	}
 }
 
-static int write_files(struct backup *b, const struct archive_words *create, int stage_fd,
-	struct err *e)
+static int write_files(struct backup *b, const struct archive_words *create, int extra_fd,
+	int stage_fd, struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words extract = { .arena = arena };
-	const int pass[] = { b->data_fd, b->state_fd, b->image_fds[0], b->image_fds[1], stage_fd };
+	const int pass[] = { b->data_fd, b->state_fd, b->image_fds[0], b->image_fds[1], stage_fd,
+		extra_fd };
 	const struct archive_run run = { .create = create,
 		.extract = b->to_dir ? &extract : NULL,
 		.pass = pass,
 		.n_pass = ARRAY_SIZE(pass),
+		.has_names = true,
 		.fn = b->request->fn,
-		.arg = b->request->arg };
+		.arg = b->request->arg,
+		.lost = &b->lost };
 
 	archive_add_unpack(&extract, stage_fd);
 	archive_add(&extract, "--file=-");
 	return archive_run(&run, e);
 }
 
-/* Images of volumes have a turn of their own. */
-static void add_kept_and_volumes(const struct backup *b, struct archive_words *words)
+static void add_kept(const struct backup *b, struct archive_words *words)
 {
-	archive_add(words, "--exclude=" VOLUME_IMAGES "/*");
 	for (int i = 0; i < IMAGE_PLACES; i++)
 		if (has(b->image_fds[i], SAVED))
 			archive_add_from(words, b->image_fds[i], SAVED);
 	if (has(b->state_fd, "artifacts"))
 		archive_add_from(words, b->state_fd, "artifacts");
+}
+
+/* ---- plain volumes ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	return memcmp(a, b, UUID_SIZE);
+}
+
+static int list_volumes(const struct backup *b, struct buf *ret, struct err *e)
+{
+	int fd = openat(b->data_fd, "volumes", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!dir)
+		return err_sys(e, -errno, "open the volumes");
+	while ((entry = readdir(dir)))
+		if (str_is_uuid(str_of(entry->d_name)))
+			(void)buf_add(ret, entry->d_name, UUID_SIZE);
+	(void)closedir(dir);
+	if (ret->failed)
+		return err_set(e, -E2BIG, "there are more than %d volumes", MAX_VOLUMES);
+	if (ret->n)
+		qsort(ret->p, ret->n / UUID_SIZE, UUID_SIZE, by_name);
+	return 0;
+}
+
+static bool was_read(const struct backup *b, const char *name)
+{
+	return b->read.n && bsearch(name, b->read.p, b->read.n / UUID_SIZE, UUID_SIZE, by_name);
+}
+
+/* A file that has the names of all that are there and were not read, as tar takes them; counts. */
+static int name_unread(const struct backup *b, const struct buf *there, size_t *ret_n,
+	struct err *e)
+{
+	CLEANUP(buf_done)
+	struct buf text = BUF_INIT(MAX_VOLUMES * (UUID_SIZE + sizeof "volumes/"));
+	int fd = memfd_create("volumes", MFD_CLOEXEC), r;
+
+	*ret_n = 0;
+	for (const char *name = there->p; name && name < there->p + there->n; name += UUID_SIZE) {
+		bool is_twice = name > there->p && by_name(name, name - UUID_SIZE) == 0;
+
+		if (is_twice || was_read(b, name))
+			continue;
+		(void)buf_adds(&text, "volumes/");
+		(void)buf_add(&text, name, UUID_SIZE);
+		++*ret_n;
+	}
+	r = fd < 0 ? -errno : text.failed ? -ENOMEM : fd_write_all(fd, text.p, text.n);
+	if (r < 0) {
+		close_fdp(&fd);
+		return err_sys(e, r, "list the volumes");
+	}
+	return fd;
+}
+
+/* What they are in, without what is in there. Not for --append, which takes that as well. */
+static void add_volume_places(const struct backup *b, struct archive_words *words)
+{
+	archive_add(words, "--no-recursion");
 	archive_add_from(words, b->data_fd, "volumes");
+	if (has(b->data_fd, VOLUME_IMAGES))
+		archive_add(words, "%s", VOLUME_IMAGES);
+	archive_add(words, "--recursion");
+}
+
+/* All that are named in a file. */
+static void add_volumes(const struct backup *b, struct archive_words *words, int names_fd)
+{
+	archive_add(words, "--directory=/proc/self/fd/%d", b->data_fd);
+	archive_add(words, "--null");
+	archive_add(words, "--files-from=/proc/self/fd/%d", names_fd);
 }
 
 static int write_first(struct backup *b, int stage_fd, struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words words = { .arena = arena };
+	cleanup_close int names_fd = -EBADF;
+	size_t n;
+	int r = list_volumes(b, &b->read, e);
 
+	if (r < 0)
+		return r;
+	names_fd = name_unread(&(struct backup){ 0 }, &b->read, &n, e);
+	if (names_fd < 0)
+		return names_fd;
 	add_usual(b, &words, "--create");
-	add_kept_and_volumes(b, &words);
-	return write_files(b, &words, stage_fd, e);
+	add_kept(b, &words);
+	add_volume_places(b, &words);
+	add_volumes(b, &words, names_fd);
+	return write_files(b, &words, names_fd, stage_fd, e);
+}
+
+/* Those that came since, some of which the rows know. */
+static int write_new_volumes(struct backup *b, int stage_fd, struct err *e)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
+	CLEANUP(buf_done) struct buf there = BUF_INIT(MAX_VOLUMES * UUID_SIZE);
+	struct archive_words words = { .arena = arena };
+	cleanup_close int names_fd = -EBADF;
+	size_t n;
+	int r = list_volumes(b, &there, e);
+
+	if (r < 0)
+		return r;
+	names_fd = name_unread(b, &there, &n, e);
+	if (names_fd < 0 || n == 0)
+		return MIN(names_fd, 0);
+	add_usual(b, &words, b->to_dir ? "--create" : "--append");
+	add_volumes(b, &words, names_fd);
+	return write_files(b, &words, names_fd, stage_fd, e);
 }
 
 /* ---- volumes that are images ---- */
@@ -232,7 +350,7 @@ static int write_volume(struct backup *b, int stage_fd, const char *name, struct
 	add_usual(b, &words, b->to_dir ? "--create" : "--append");
 	archive_add_from(&words, b->data_fd, path);
 	if (r >= 0)
-		r = write_files(b, &words, stage_fd, e);
+		r = write_files(b, &words, -EBADF, stage_fd, e);
 	left = let_go(&holder, name, r < 0 ? NULL : e);
 	return r < 0 ? r : left;
 }
@@ -256,7 +374,7 @@ static int write_volumes(struct backup *b, int stage_fd, struct err *e)
 	return r;
 }
 
-/* What came since; in a directory the rest lies there already. */
+/* Images and artifacts that came since; in a directory the rest lies there already. */
 static int write_rest(struct backup *b, int stage_fd, int64_t since_s, struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
@@ -264,12 +382,12 @@ static int write_rest(struct backup *b, int stage_fd, int64_t since_s, struct er
 
 	add_usual(b, &words, b->to_dir ? "--create" : "--append");
 	archive_add(&words, "--newer=@%" PRId64, since_s);
-	add_kept_and_volumes(b, &words);
+	add_kept(b, &words);
 	if (!b->to_dir) {
 		archive_add_from(&words, stage_fd, BACKUP_ABOUT);
 		archive_add(&words, "%s", BACKUP_ROWS);
 	}
-	return write_files(b, &words, stage_fd, e);
+	return write_files(b, &words, -EBADF, stage_fd, e);
 }
 
 /* ---- rows, and what it is ---- */
@@ -381,6 +499,8 @@ static int write_all(struct backup *b, int stage_fd, struct err *e)
 	if (r >= 0)
 		r = write_volumes(b, stage_fd, e);
 	if (r >= 0)
+		r = write_new_volumes(b, stage_fd, e);
+	if (r >= 0)
 		r = write_about(b, stage_fd, e);
 	return r < 0 ? r : write_rest(b, stage_fd, since_s, e);
 }
@@ -442,6 +562,7 @@ static void backup_done(struct backup *b)
 	close_fdp(&b->state_fd);
 	for (int i = 0; i < IMAGE_PLACES; i++)
 		close_fdp(&b->image_fds[i]);
+	buf_done(&b->read);
 }
 
 int server_backup(const struct server_backup_request *request, struct server_backup_report *ret,
@@ -450,7 +571,8 @@ int server_backup(const struct server_backup_request *request, struct server_bac
 	struct backup b = { .request = request,
 		.data_fd = -EBADF,
 		.state_fd = -EBADF,
-		.image_fds = { -EBADF, -EBADF } };
+		.image_fds = { -EBADF, -EBADF },
+		.read = BUF_INIT(MAX_VOLUMES * UUID_SIZE) };
 	int r = geteuid() == 0 ? 0 : err_set(e, -EPERM, "a backup needs root, as the server does");
 
 	if (r >= 0)
@@ -458,6 +580,8 @@ int server_backup(const struct server_backup_request *request, struct server_bac
 	if (r < 0)
 		return r;
 	r = make(&b, e);
+	b.report.lost = b.lost.n;
+	(void)snprintf(b.report.first_lost, sizeof b.report.first_lost, "%s", b.lost.first);
 	if (r >= 0)
 		*ret = b.report;
 	backup_done(&b);

@@ -6,6 +6,7 @@
 #include "server/prepare.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <sys/stat.h>
 
 #define STAGE ".restore"
@@ -103,15 +104,25 @@ struct restore {
 	struct config config;
 	int data_fd, stage_fd;
 	bool has_seed, made_seed, is_begun;
+	struct said_lost lost;
 	struct server_backup_report report;
 };
 
 /* ---- unpacking ---- */
 
+static bool is_in(const char *dir, const char *name)
+{
+	char path[4096 + NAME_MAX];
+
+	return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path &&
+	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 static int unpack(struct restore *s, struct err *e)
 {
 	static const char *const reading[] = { "tar", "--create", "--sparse", "--xattrs",
-		"--xattrs-include=*", "--acls", "--numeric-owner", "--file=-" };
+		"--xattrs-include=*", "--acls", "--numeric-owner", "--warning=none",
+		"--warning=file-shrank", "--quoting-style=escape", "--file=-" };
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words extract = { .arena = arena }, create = { .arena = arena };
 	const char *path = s->request->path;
@@ -120,7 +131,8 @@ static int unpack(struct restore *s, struct err *e)
 		.pass = pass,
 		.n_pass = 1,
 		.fn = s->request->fn,
-		.arg = s->request->arg };
+		.arg = s->request->arg,
+		.lost = &s->lost };
 	struct stat st;
 
 	if (stat(path, &st) < 0)
@@ -130,7 +142,9 @@ static int unpack(struct restore *s, struct err *e)
 		for (size_t i = 0; i < ARRAY_SIZE(reading); i++)
 			archive_add(&create, "%s", reading[i]);
 		archive_add(&create, "--directory=%s", path);
-		archive_add(&create, ".");
+		for (size_t i = 0; i < BACKUP_PARTS; i++)
+			if (is_in(path, backup_parts[i]))
+				archive_add(&create, "%s", backup_parts[i]);
 		archive_add(&extract, "--file=-");
 		run.create = &create;
 	} else {
@@ -314,6 +328,8 @@ int server_restore(const struct server_backup_request *request, struct server_ba
 	if (r < 0)
 		return r;
 	r = restore(&s, e);
+	s.report.lost = s.lost.n;
+	(void)snprintf(s.report.first_lost, sizeof s.report.first_lost, "%s", s.lost.first);
 	if (r < 0)
 		undo(&s);
 	else

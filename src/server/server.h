@@ -58,6 +58,10 @@ struct server_backup_request {
 struct server_backup_report {
 	int64_t version, rows;
 	uint64_t bytes; /* of the file; 0: it is a directory */
+	/* Files of volumes that cannot be restored, or were not: their paths are too long, or they
+	 * became another kind of file while they were read. The first, and why. */
+	uint64_t lost;
+	char first_lost[200];
 };
 int server_backup(const struct server_backup_request *request, struct server_backup_report *ret,
 	struct err *e);

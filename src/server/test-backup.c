@@ -69,7 +69,8 @@ TEST(too_many_words_are_a_failure_and_not_fewer_words)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words words = { .arena = arena };
-	const struct archive_run run = { .create = &words };
+	struct said_lost lost = { 0 };
+	const struct archive_run run = { .create = &words, .lost = &lost };
 	struct err e = { 0 };
 
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(words.v); i++)
@@ -82,7 +83,8 @@ TEST(what_tar_says_is_the_cause)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words words = { .arena = arena };
-	const struct archive_run run = { .extract = &words };
+	struct said_lost lost = { 0 };
+	const struct archive_run run = { .extract = &words, .lost = &lost };
 	struct err e = { 0 };
 
 	archive_add(&words, "tar");

@@ -1,12 +1,15 @@
 """`atoll backup` beside a server that is used, and `atoll restore` into an empty directory: what comes back is what was
 there, and what is sealed is not in it."""
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import subprocess
+import signal
 import tempfile
 import threading
+import time
 import unittest
 
 from harness import postgres
@@ -40,7 +43,7 @@ def written(path):
                 yield piece
 
 
-class Backup(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix='atoll-backup-')
         self.addCleanup(scratch.cleanup)
@@ -60,6 +63,19 @@ class Backup(unittest.TestCase):
             self.assertEqual(run.returncode, status, (words, run.stdout, run.stderr))
         return json.loads(run.stdout)
 
+    def box_with_volume(self):
+        self.api.raw('POST', '/volumes', '{"name": "v"}', {'Content-Type': 'application/json'})
+        box = Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
+        self.volume_dir = next(path for path in (self.server.data / 'volumes').iterdir() if len(path.name) == 36)
+        return box
+
+    def seed(self):
+        path = self.top / 'seed'
+        path.write_bytes((self.server.data / 'seed').read_bytes())
+        return path
+
+
+class Backup(Case):
     def fill(self):
         """One of everything that is kept; what it holds, to compare."""
         env = self.server.env()
@@ -178,11 +194,121 @@ class Backup(unittest.TestCase):
         (self.top / 'other').write_bytes(os.urandom(32))
         told = self.atoll('restore', '--data', new, '--seed', self.top / 'other', path, status=None)['message']
         self.assertIn('the seed of another server', told)
-        for size in (path.stat().st_size // 2, 0):
+        for size in (path.read_bytes().rindex(b'rows.jsonl') + 600, path.read_bytes().rindex(b'rows.jsonl'), 0):
             os.truncate(path, size)
             self.atoll('restore', '--data', new, '--seed', seed, path, status=None)
             self.assertEqual(list(new.iterdir()), [])  # all or nothing
         self.assertFalse(list(self.top.glob('*.part*')))
+
+
+class Hostile(Case):
+    """What a sandbox does in its volume keeps nobody from having a backup."""
+
+    def restored(self, path):
+        new = self.top / f'new-{path.name}'
+        done = self.atoll('restore', '--data', new, '--seed', self.seed(), path)
+        return new / 'volumes' / self.volume_dir.name, done
+
+    def test_names_that_change_their_kind(self):
+        box = self.box_with_volume()
+        script = """cd /data; echo kept > kept; for i in $(seq 50); do mkdir d$i; touch d$i/f; done; (while :; do
+                    for i in $(seq 50); do rm -rf d$i; ln -s x d$i; done; echo > /data/turned
+                    for i in $(seq 50); do rm -f d$i; mkdir d$i; touch d$i/f; done; done) >/dev/null 2>&1 & sleep 1"""
+        self.api.ask('POST', f'/sandboxes/{box.id}/execute', {'shell': script})
+        for name in ('one.tar', 'two.tar', 'dir/'):
+            (self.volume_dir / 'turned').unlink(missing_ok=True)
+            deadline = time.monotonic() + 60
+            while not (self.volume_dir / 'turned').exists():  # it is at work
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.01)
+            self.atoll('backup', '--data', self.server.data, f'{self.top}/{name}')
+            volume, done = self.restored(self.top / name.rstrip('/'))
+            self.assertEqual((volume / 'kept').read_text(), 'kept\n')
+            self.assertEqual(done['lost'], 0)
+
+    def test_paths_that_are_too_long(self):
+        """The one cannot be made by its path; at the other, tar would end its own stack."""
+        box = self.box_with_volume()
+        self.addCleanup(lambda: subprocess.run(['rm', '-rf', *self.top.iterdir()], check=True))
+        self.addCleanup(self.server.stop)
+        self.assertEqual(box.run('echo kept > /data/kept', 'root').exit_code, 0)
+        for part, depth in (('x' * 100, 60), ('aaaa', 12000)):
+            at = os.open(self.volume_dir, os.O_RDONLY)
+            for _ in range(depth):
+                os.mkdir(part, dir_fd=at)
+                below = os.open(part, os.O_RDONLY, dir_fd=at)
+                os.close(at)
+                at = below
+            os.close(at)
+        for name in ('deep.tar', 'deep/'):
+            made = self.atoll('backup', '--data', self.server.data, f'{self.top}/{name}')
+            self.assertGreater(made['lost'], 0)
+            self.assertIn('volumes/', made['first_lost'])
+            volume, done = self.restored(self.top / name.rstrip('/'))
+            self.assertEqual((volume / 'kept').read_text(), 'kept\n')
+            self.assertTrue((volume / ('x' * 100) / ('x' * 100)).is_dir())
+            self.assertEqual(done['lost'] > 0, name == 'deep.tar')  # a directory has no more than there is
+        warned = subprocess.run([BUILD / 'atoll', 'backup', '--data', self.server.data, self.top / 'again.tar'], check=True,
+                                capture_output=True, text=True, env=self.server.environment, timeout=300)
+        self.assertIn('cannot be restored', warned.stderr)
+
+    def test_volumes_that_are_made_meanwhile(self):
+        """The rows know them: they are there, and once."""
+        slow = self.top / 'bin'
+        slow.mkdir()
+        (slow / 'tar').write_text(f'#!/bin/sh\ncase "$*" in *--create*--force-local*) touch {self.top}/began\n'
+                                  f'while [ ! -e {self.top}/made ]; do sleep 0.1; done;; esac\nexec /bin/tar "$@"\n')
+        (slow / 'tar').chmod(0o755)
+        self.box_with_volume()
+        env = {**self.server.environment, 'PATH': f"{slow}:{os.environ['PATH']}"}
+        until = threading.Thread(target=self.atoll, args=('backup', '--data', self.server.data, self.top / 'b.tar'),
+                                 kwargs={'env': env})
+        until.start()
+        deadline = time.monotonic() + 60
+        while not (self.top / 'began').exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        made = json.loads(self.api.raw('POST', '/volumes', '{"name": "w"}', {'Content-Type': 'application/json'}).body)
+        (self.top / 'made').touch()
+        until.join()
+        names = subprocess.run(['tar', '-tf', self.top / 'b.tar'], capture_output=True, text=True, check=True).stdout.split()
+        for name in (self.volume_dir.name, made['volumeID']):
+            self.assertEqual(names.count(f'volumes/{name}/'), 1, names)
+
+
+class Broken(Case):
+    """A disk that cannot be read."""
+
+    @contextlib.contextmanager
+    def mounted(self, image, on):
+        subprocess.run(['mount', '-o', 'loop', image, on], check=True)
+        try:
+            yield on
+        finally:
+            subprocess.run(['umount', on], check=True)
+
+    def test_what_cannot_be_read_is_a_failure(self):
+        """Its beginning is there, its middle is not: no zeros take its place in an image; in a volume that is told."""
+        self.box_with_volume()
+        image = self.top / 'image'
+        os.truncate(os.open(image, os.O_CREAT | os.O_RDWR), 64 << 20)
+        subprocess.run(['mkfs.ext4', '-q', '-F', '-O', '^has_journal', image], check=True)
+        inside = self.top / 'inside'
+        inside.mkdir()
+        with self.mounted(image, inside):
+            (inside / 'file').write_bytes(os.urandom(40 << 20))
+        for number, place in enumerate((self.server.data / 'images/saved', self.volume_dir)):
+            place.mkdir(exist_ok=True)
+            os.truncate(image, 64 << 20)
+            with self.mounted(image, place):
+                os.truncate(image, 36 << 20)
+                with self.assertRaises(OSError):
+                    (place / 'file').read_bytes()
+                for name in (f'{number}.tar', f'{number}/'):
+                    done = self.atoll('backup', '--data', self.server.data, f'{self.top}/{name}', status=0 if number else None)
+                    # tar does not tell it from a file that was made shorter, which is a volume's right.
+                    self.assertIn('padding with zeros', done['first_lost'] if number else done['message'])
+        self.assertFalse((self.top / '0.tar').exists())
+        self.assertEqual(list((self.top / '0').iterdir()), [])
 
 
 if __name__ == '__main__':
