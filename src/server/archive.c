@@ -1,4 +1,5 @@
 #include "server/archive.h"
+#include "server/interrupt.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -199,18 +200,6 @@ static void look_for_end(struct program *p)
 		p->pid = 0;
 }
 
-static void wait_for_both(struct both *b, const struct archive_run *run)
-{
-	struct program *p = b->programs;
-
-	while (p[0].pid || p[1].pid || p[0].said_fd >= 0 || p[1].said_fd >= 0 || b->names_fd >= 0) {
-		hear_all(b);
-		for (int i = 0; i < 2; i++)
-			look_for_end(&p[i]);
-		tell(b, run);
-	}
-}
-
 static void stop(struct program *p)
 {
 	if (p->pid > 0) {
@@ -218,6 +207,21 @@ static void stop(struct program *p)
 		(void)waitpid(p->pid, NULL, 0);
 	}
 	p->pid = 0;
+}
+
+static int wait_for_both(struct both *b, const struct archive_run *run, struct err *e)
+{
+	struct program *p = b->programs;
+
+	while (p[0].pid || p[1].pid || p[0].said_fd >= 0 || p[1].said_fd >= 0 || b->names_fd >= 0) {
+		if (interrupt_came())
+			return err_set(e, -EINTR, "it was ended by a signal");
+		hear_all(b);
+		for (int i = 0; i < 2; i++)
+			look_for_end(&p[i]);
+		tell(b, run);
+	}
+	return 0;
 }
 
 static int run_both(struct both *b, const struct archive_run *run, struct err *e)
@@ -235,11 +239,11 @@ static int run_both(struct both *b, const struct archive_run *run, struct err *e
 		shut(&programs[i].out_fd);
 		shut(&programs[i].err_fd);
 	}
+	if (r >= 0)
+		r = wait_for_both(b, run, e);
 	if (r < 0)
 		for (int i = 0; i < 2; i++)
 			stop(&programs[i]);
-	else
-		wait_for_both(b, run);
 	/* One that ends early breaks the other's pipe: what it says comes first. */
 	for (int i = 1; r >= 0 && i >= 0; i--)
 		if (programs[i].words)

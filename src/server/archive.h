@@ -28,7 +28,7 @@ typedef void (*archive_fn)(void *arg, uint64_t bytes);
 /* Runs one that creates, and one that extracts from what the first one prints, if there is one.
  * Descriptors in `pass` are theirs as well. A file that changed or went while it was read is no
  * failure, and what cannot be done with one file of a plain volume is told in `lost`. Both end with
- * us. */
+ * us. -EINTR: a signal waits (interrupt.h). */
 struct archive_run {
 	const struct archive_words *create, *extract; /* either may be NULL */
 	const int *pass;

@@ -1,6 +1,7 @@
 /* What says that a file is a backup, and the words that tar is called with. */
 #include "server/archive.h"
 #include "server/backup.h"
+#include "server/interrupt.h"
 
 #include "test.h"
 
@@ -92,4 +93,39 @@ TEST(what_tar_says_is_the_cause)
 	archive_add(&words, "--file=/nonexistent/archive");
 	ASSERT_EQ(archive_run(&run, &e), -EIO);
 	ASSERT(strstr(e.msg, "/nonexistent/archive"));
+}
+
+TEST(a_signal_waits_unless_it_is_ignored)
+{
+	struct interrupt held;
+
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGTERM, SIG_DFL);
+	interrupt_hold(&held);
+	(void)raise(SIGHUP);
+	ASSERT(!interrupt_came());
+	(void)raise(SIGTERM);
+	ASSERT(interrupt_came());
+	(void)signal(SIGTERM, SIG_IGN); /* which takes it away */
+	interrupt_release(&held);
+	ASSERT(!interrupt_came());
+}
+
+TEST(an_archive_that_is_interrupted_ends)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
+	struct archive_words words = { .arena = arena };
+	struct said_lost lost = { 0 };
+	const struct archive_run run = { .extract = &words, .lost = &lost };
+	struct interrupt held;
+	struct err e = { 0 };
+
+	archive_add(&words, "tar");
+	archive_add(&words, "--version");
+	(void)signal(SIGTERM, SIG_DFL);
+	interrupt_hold(&held);
+	(void)raise(SIGTERM);
+	ASSERT_EQ(archive_run(&run, &e), -EINTR);
+	(void)signal(SIGTERM, SIG_IGN);
+	interrupt_release(&held);
 }
