@@ -15,6 +15,7 @@
 #include "server/archive.h"
 #include "server/config.h"
 #include "server/db.h"
+#include "server/interrupt.h"
 #include "server/program.h"
 #include "warden/proto.h"
 
@@ -500,16 +501,24 @@ static int write_all(struct backup *b, int stage_fd, struct err *e)
 		r = write_volumes(b, stage_fd, e);
 	if (r >= 0)
 		r = write_new_volumes(b, stage_fd, e);
-	if (r >= 0)
+	if (r >= 0 && !b->to_dir)
 		r = write_about(b, stage_fd, e);
 	return r < 0 ? r : write_rest(b, stage_fd, since_s, e);
 }
 
-static int finish(struct backup *b, struct err *e)
+/* A directory is a backup when it says so: last, and when all else is on the disk. */
+static int finish(struct backup *b, int stage_fd, struct err *e)
 {
 	cleanup_close int fd = open(b->target, O_RDONLY | O_CLOEXEC);
 	struct stat st;
+	int r = 0;
 
+	if (b->to_dir && syncfs(stage_fd) < 0)
+		return err_sys(e, -errno, "write %s to the disk", b->target);
+	if (b->to_dir)
+		r = write_about(b, stage_fd, e);
+	if (r < 0)
+		return r;
 	if (fd < 0 || syncfs(fd) < 0 || fstat(fd, &st) < 0)
 		return err_sys(e, -errno, "write %s to the disk", b->target);
 	if (b->to_dir)
@@ -551,7 +560,7 @@ static int make(struct backup *b, struct err *e)
 		return r;
 	r = write_all(b, stage_fd, e);
 	if (r >= 0)
-		r = finish(b, e);
+		r = finish(b, stage_fd, e);
 	clear(b, r < 0);
 	return r;
 }
@@ -568,6 +577,7 @@ static void backup_done(struct backup *b)
 int server_backup(const struct server_backup_request *request, struct server_backup_report *ret,
 	struct err *e)
 {
+	struct interrupt held;
 	struct backup b = { .request = request,
 		.data_fd = -EBADF,
 		.state_fd = -EBADF,
@@ -579,7 +589,9 @@ int server_backup(const struct server_backup_request *request, struct server_bac
 		r = backup_read_config(request, &b.config, e);
 	if (r < 0)
 		return r;
+	interrupt_hold(&held);
 	r = make(&b, e);
+	interrupt_release(&held);
 	b.report.lost = b.lost.n;
 	(void)snprintf(b.report.first_lost, sizeof b.report.first_lost, "%s", b.lost.first);
 	if (r >= 0)
