@@ -485,7 +485,9 @@ static int open_target(struct backup *b, struct err *e)
 
 static int check_empty(int fd, const char *path, struct err *e)
 {
-	return backup_is_empty(fd, NULL)
+	static const char *const but[] = { "lost+found", NULL };
+
+	return backup_is_empty(fd, but)
 		       ? 0
 		       : err_set(e, -ENOTEMPTY, "%s: is not empty: give another directory", path);
 }

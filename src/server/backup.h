@@ -17,8 +17,8 @@ extern const char *const backup_parts[BACKUP_PARTS]; /* the names of all that is
 
 int backup_read_config(const struct server_backup_request *request, struct config *ret,
 	struct err *e);
-/* Whether nothing is in the directory, or this alone (NULL: not even that). */
-bool backup_is_empty(int dir_fd, const char *but);
+/* Whether nothing is in the directory but these; NULL ends them. */
+bool backup_is_empty(int dir_fd, const char *const *but);
 int backup_read_seed(int dir_fd, const char *path, uint8_t ret[SHA256_SIZE], struct err *e);
 /* By which a backup and its seed are known to belong together; says nothing of the seed. */
 void backup_check_of(const uint8_t seed[SHA256_SIZE], char ret[BACKUP_CHECK_SIZE]);

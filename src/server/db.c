@@ -7,6 +7,7 @@
 #include "server/become.h"
 #include "server/config.h"
 #include "server/db.h"
+#include "server/prepare.h"
 #include "server/server.h"
 
 #include <libgen.h>
@@ -26,6 +27,7 @@ struct place { /* where a database is */
 	char name[NAME_MAX + 1]; /* of that file */
 	const char *data;        /* the data directory that it is in; NULL: a URL was given */
 	bool is_shared;          /* with the server that runs there */
+	bool is_locked;          /* by who asks */
 };
 
 #define PLACE_INIT                                  \
@@ -73,8 +75,10 @@ static int use_data(const char *data, struct place *place, struct err *e)
 			       ? err_set(e, -ENOENT,
 					 "no server has ever run on it: is it the right one?")
 			       : err_sys(e, -errno, "open its state");
-	if (!place->is_shared && flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0)
+	if (!place->is_shared && !place->is_locked && flock(place->lock_fd, LOCK_EX | LOCK_NB) < 0)
 		return err_set(e, -EBUSY, "a server runs on it: stop that one first");
+	if (!place->is_locked && prepare_check_whole(data_fd, e) < 0)
+		return -EUCLEAN;
 	(void)snprintf(place->name, sizeof place->name, "atoll.db");
 	if (snprintf(place->url, sizeof place->url, "sqlite:%s/state/%s", data, place->name) >=
 		(int)sizeof place->url)
@@ -288,6 +292,7 @@ static int find_and_run(const struct server_db_request *request, const struct co
 	int r;
 
 	place.is_shared = request->is_beside;
+	place.is_locked = request->is_locked;
 	r = find_place(config, &place, e);
 
 	if (r < 0)

@@ -15,10 +15,11 @@
 #include <sys/wait.h>
 
 enum {
-	DATA_VERSION = 2
+	DATA_VERSION = 2,
+	LOCK_ATTEMPTS = 8,
 };
 
-static int write_version(int data_fd, struct err *e)
+int prepare_version(int data_fd, struct err *e)
 {
 	char line[16];
 	int n = snprintf(line, sizeof line, "%d\n", DATA_VERSION);
@@ -49,16 +50,46 @@ static int read_version(int data_fd, int64_t *ret, struct err *e)
 	return 0;
 }
 
-static int take_lock(struct prepared *p, struct err *e)
+static int open_lock(int data_fd, struct err *e)
 {
-	p->lock_fd = openat(p->data_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (p->lock_fd < 0)
+	int fd = openat(data_fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd < 0)
 		return err_sys(e, -errno, "open its lock file");
-	if (flock(p->lock_fd, LOCK_EX | LOCK_NB) < 0)
-		return err_set(e, -EBUSY,
-			"another server runs on it: stop that one, or give this one its own "
-			"--data");
-	return 0;
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	(void)close(fd);
+	return faccessat(data_fd, PREPARE_HALF, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+		       ? err_set(e, -EBUSY, "a backup is just restored into it: wait for its end")
+		       : err_set(e, -EBUSY,
+				 "another server runs on it: stop that one, or give this one its "
+				 "own --data");
+}
+
+/* A restore that fails takes the file away, while it has the lock: one that was opened before is
+ * nobody's any more. */
+int prepare_lock(int data_fd, struct err *e)
+{
+	struct stat st;
+
+	for (int i = 0; i < LOCK_ATTEMPTS; i++) {
+		int fd = open_lock(data_fd, e);
+
+		if (fd < 0 || (fstat(fd, &st) == 0 && st.st_nlink > 0))
+			return fd;
+		(void)close(fd);
+	}
+	return err_set(e, -EBUSY, "its lock file is removed again and again");
+}
+
+int prepare_check_whole(int data_fd, struct err *e)
+{
+	return faccessat(data_fd, PREPARE_HALF, F_OK, AT_SYMLINK_NOFOLLOW) == 0
+		       ? err_set(e, -EUCLEAN,
+				 "a backup was restored into it and not to the end (" PREPARE_HALF
+				 " is there): remove all that is in it but 'seed', and restore "
+				 "again")
+		       : 0;
 }
 
 static int open_dir(int data_fd, const char *name, struct err *e)
@@ -125,7 +156,7 @@ static int use_seed(struct prepared *p, int64_t version, struct err *e)
 	cleanup_close int state = open_dir(p->data_fd, "state", e);
 	int r = state < 0 ? state : seed_open(p->data_fd, state, WARDEN_FIRST_UID, p->seed, e);
 
-	return r < 0 || version == DATA_VERSION ? r : write_version(p->data_fd, e);
+	return r < 0 || version == DATA_VERSION ? r : prepare_version(p->data_fd, e);
 }
 
 static int open_data(const struct config *config, struct prepared *p, struct err *e)
@@ -138,7 +169,9 @@ static int open_data(const struct config *config, struct prepared *p, struct err
 	p->data_fd = open(config->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (p->data_fd < 0)
 		return err_sys(e, -errno, "open it");
-	r = take_lock(p, e);
+	r = p->lock_fd = prepare_lock(p->data_fd, e);
+	if (r >= 0)
+		r = prepare_check_whole(p->data_fd, e);
 	if (r >= 0)
 		r = close_to_server(p->data_fd, e);
 	if (r >= 0)
@@ -420,11 +453,7 @@ int prepare_empty(int data_fd, struct err *e)
 	const struct prepared p = { .data_fd = data_fd };
 	int r = close_to_server(data_fd, e);
 
-	if (r >= 0)
-		r = make_dirs(&p, e);
-	if (r >= 0)
-		r = file_create(data_fd, "lock", STR_NONE, 0600, e);
-	return r < 0 ? r : write_version(data_fd, e);
+	return r < 0 ? r : make_dirs(&p, e);
 }
 
 int prepare_check(const struct config *config, struct err *e)
@@ -436,7 +465,9 @@ int prepare_check(const struct config *config, struct err *e)
 	if (r >= 0 && p.data_fd < 0 && errno != ENOENT)
 		r = err_sys(e, -errno, "data directory %s", config->data);
 	if (r >= 0 && p.data_fd >= 0) {
-		r = read_version(p.data_fd, &version, e);
+		r = prepare_check_whole(p.data_fd, e);
+		if (r >= 0)
+			r = read_version(p.data_fd, &version, e);
 		if (r < 0)
 			(void)err_wrap(e, r, "data directory %s", config->data);
 	}

@@ -36,6 +36,13 @@ int prepare(const struct config *config, struct listening take, struct prepared 
  * the data directory, and nothing is changed. */
 int prepare_check(const struct config *config, struct err *e);
 void prepared_done(struct prepared *p);
-/* What `serve` makes in an empty data directory, but for the seed: for one that is restored. */
+/* The data directory's lock: one server, or whoever changes it all. -EBUSY: somebody has it. */
+int prepare_lock(int data_fd, struct err *e);
+/* What `serve` makes in an empty data directory, but for the seed: for one that is restored, and
+ * then at its end the version. */
 int prepare_empty(int data_fd, struct err *e);
+int prepare_version(int data_fd, struct err *e);
+/* As long as it has this, what is in the data directory is half of a backup. -EUCLEAN: it has. */
+#define PREPARE_HALF ".restore"
+int prepare_check_whole(int data_fd, struct err *e);
 int drop_root(const struct prepared *p, struct err *e); /* for good: see become_server */

@@ -1,15 +1,19 @@
 /* `atoll restore`: a backup into a data directory of its own, in which nothing may be but a seed.
- * All of it comes to its place, or nothing is left. */
+ * All of it comes to its place, or nothing is left. We have the directory's lock until then, and no
+ * server starts on one in which .restore lies, so that nobody works with half of it, even where we
+ * are killed. The rows are read last: in PostgreSQL they may be in the place of others, and nothing
+ * after them can fail that would have to be undone. */
 #include "server/archive.h"
 #include "server/backup.h"
 #include "server/db.h"
+#include "server/interrupt.h"
 #include "server/prepare.h"
 
 #include <dirent.h>
 #include <limits.h>
 #include <sys/stat.h>
 
-#define STAGE ".restore"
+#define STAGE PREPARE_HALF
 
 enum {
 	ARENA_BYTES = 1 << 20,
@@ -30,7 +34,14 @@ int backup_read_config(const struct server_backup_request *request, struct confi
 	return db_read_config(&words, ret, e);
 }
 
-bool backup_is_empty(int dir_fd, const char *but)
+static bool is_among(const char *name, const char *const *names)
+{
+	while (*names && strcmp(*names, name) != 0)
+		names++;
+	return *names;
+}
+
+bool backup_is_empty(int dir_fd, const char *const *but)
 {
 	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -39,7 +50,7 @@ bool backup_is_empty(int dir_fd, const char *but)
 
 	while (dir && (entry = readdir(dir)))
 		is_empty &= strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-			    (but && strcmp(entry->d_name, but) == 0);
+			    is_among(entry->d_name, but);
 	if (dir)
 		(void)closedir(dir);
 	return is_empty;
@@ -102,8 +113,10 @@ int backup_parse_about(struct arena *arena, struct str text, struct backup_about
 struct restore {
 	const struct server_backup_request *request;
 	struct config config;
-	int data_fd, stage_fd;
+	int data_fd, lock_fd, stage_fd;
 	bool has_seed, made_seed, is_begun;
+	bool is_imported; /* from here on nothing is undone */
+	mode_t kind;      /* of what we read */
 	struct said_lost lost;
 	struct server_backup_report report;
 };
@@ -118,49 +131,78 @@ static bool is_in(const char *dir, const char *name)
 	       faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int unpack(struct restore *s, struct err *e)
+static int extract(struct restore *s, struct archive_words *words,
+	const struct archive_words *create, struct err *e)
 {
-	static const char *const reading[] = { "tar", "--create", "--sparse", "--xattrs",
-		"--xattrs-include=*", "--acls", "--numeric-owner", "--warning=none",
-		"--warning=file-shrank", "--quoting-style=escape", "--file=-" };
-	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
-	struct archive_words extract = { .arena = arena }, create = { .arena = arena };
-	const char *path = s->request->path;
 	const int pass[] = { s->stage_fd };
-	struct archive_run run = { .extract = &extract,
+	const struct archive_run run = { .create = create,
+		.extract = words,
 		.pass = pass,
 		.n_pass = 1,
 		.fn = s->request->fn,
 		.arg = s->request->arg,
 		.lost = &s->lost };
-	struct stat st;
 
-	if (stat(path, &st) < 0)
-		return err_sys(e, -errno, "open %s", path);
-	archive_add_unpack(&extract, s->stage_fd);
-	if (S_ISDIR(st.st_mode)) {
-		for (size_t i = 0; i < ARRAY_SIZE(reading); i++)
-			archive_add(&create, "%s", reading[i]);
-		archive_add(&create, "--directory=%s", path);
-		for (size_t i = 0; i < BACKUP_PARTS; i++)
-			if (is_in(path, backup_parts[i]))
-				archive_add(&create, "%s", backup_parts[i]);
-		archive_add(&extract, "--file=-");
-		run.create = &create;
-	} else {
-		cleanup_free char *real = realpath(path, NULL);
-
-		archive_add(&extract, "--file=%s", real ? real : path);
-	}
 	return archive_run(&run, e);
 }
 
-static int read_about(struct restore *s, char ret_check[BACKUP_CHECK_SIZE], struct err *e)
+static void add_file(const struct restore *s, struct archive_words *words)
+{
+	cleanup_free char *real = realpath(s->request->path, NULL);
+
+	archive_add_unpack(words, s->stage_fd);
+	archive_add(words, "--file=%s", real ? real : s->request->path);
+}
+
+static int unpack_dir(struct restore *s, struct err *e)
+{
+	static const char *const reading[] = { "tar", "--create", "--sparse", "--xattrs",
+		"--xattrs-include=*", "--acls", "--numeric-owner", "--warning=none",
+		"--warning=file-shrank", "--quoting-style=escape", "--file=-" };
+	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
+	struct archive_words words = { .arena = arena }, create = { .arena = arena };
+	const char *path = s->request->path;
+
+	for (size_t i = 0; i < ARRAY_SIZE(reading); i++)
+		archive_add(&create, "%s", reading[i]);
+	archive_add(&create, "--directory=%s", path);
+	for (size_t i = 0; i < BACKUP_PARTS; i++)
+		if (is_in(path, backup_parts[i]))
+			archive_add(&create, "%s", backup_parts[i]);
+	archive_add_unpack(&words, s->stage_fd);
+	archive_add(&words, "--file=-");
+	return extract(s, &words, &create, e);
+}
+
+static int unpack(struct restore *s, struct err *e)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
+	struct archive_words words = { .arena = arena };
+
+	if (S_ISDIR(s->kind))
+		return unpack_dir(s, e);
+	add_file(s, &words);
+	return extract(s, &words, NULL, e);
+}
+
+/* What it says of itself, before all of it is unpacked; a pipe is read once. */
+static int unpack_about(struct restore *s, struct err *e)
+{
+	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
+	struct archive_words words = { .arena = arena };
+
+	add_file(s, &words);
+	archive_add(&words, "--occurrence=1");
+	archive_add(&words, "%s", BACKUP_ABOUT);
+	return extract(s, &words, NULL, e);
+}
+
+static int read_about(int dir_fd, char ret_check[BACKUP_CHECK_SIZE], struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	CLEANUP(buf_done) struct buf text = BUF_INIT(ABOUT_BYTES);
 	struct backup_about about;
-	int r = file_read(s->stage_fd, BACKUP_ABOUT, &text, NULL);
+	int r = file_read(dir_fd, BACKUP_ABOUT, &text, NULL);
 
 	if (r == -ENOENT)
 		return err_set(e, -EBADMSG,
@@ -175,7 +217,7 @@ static int read_about(struct restore *s, char ret_check[BACKUP_CHECK_SIZE], stru
 
 /* ---- the seed ---- */
 
-static int use_seed(struct restore *s, const char *wanted, struct err *e)
+static int use_seed(struct restore *s, const char *wanted, bool keeps, struct err *e)
 {
 	const char *path = s->request->seed;
 	char check[BACKUP_CHECK_SIZE];
@@ -193,9 +235,9 @@ static int use_seed(struct restore *s, const char *wanted, struct err *e)
 			"%s is the seed of another server: what this backup has sealed would not "
 			"open",
 			path ? path : "the seed in the data directory");
-	else if (path)
+	else if (path && keeps)
 		r = file_create(s->data_fd, "seed", str_make(seed, sizeof seed), 0600, e);
-	s->made_seed = path && r >= 0;
+	s->made_seed = path && keeps && r >= 0;
 	explicit_bzero(seed, sizeof seed);
 	return r;
 }
@@ -239,7 +281,8 @@ static int read_rows(struct restore *s, struct err *e)
 		.database = q->database,
 		.password_file = q->password_file,
 		.file = path,
-		.replace = q->replace };
+		.replace = q->replace,
+		.is_locked = true };
 	int r;
 
 	(void)snprintf(path, sizeof path, "%s/" STAGE "/" BACKUP_ROWS, s->config.data);
@@ -251,6 +294,45 @@ static int read_rows(struct restore *s, struct err *e)
 
 /* ---- the whole ---- */
 
+static int check_seeds(struct restore *s, struct err *e)
+{
+	s->has_seed = faccessat(s->data_fd, "seed", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	if (s->has_seed && s->request->seed)
+		return err_set(e, -EEXIST,
+			"data directory %s has a seed: leave out --seed, or "
+			"remove it",
+			s->config.data);
+	if (!s->has_seed && !s->request->seed && !s->request->new_seed)
+		return err_set(e, -ENOKEY,
+			"a backup does not hold the seed, which opens what is sealed: --seed FILE "
+			"(DATA/seed of its server); with --new-seed its secrets and tokens are "
+			"lost");
+	return 0;
+}
+
+/* Once without the lock, whose file would be one more thing in somebody's directory. */
+static int lock_empty(struct restore *s, struct err *e)
+{
+	static const char *const but[] = { "seed", "lock", "lost+found", NULL };
+
+	for (;;) {
+		int r = prepare_check_whole(s->data_fd, e);
+
+		if (s->lock_fd >= 0 && r < 0)
+			return err_wrap(e, r, "data directory %s", s->config.data);
+		if (r >= 0 && !backup_is_empty(s->data_fd, but))
+			return err_set(e, -ENOTEMPTY,
+				"data directory %s is not empty: restore into one of its own "
+				"(--data)",
+				s->config.data);
+		if (s->lock_fd >= 0)
+			return 0;
+		s->lock_fd = prepare_lock(s->data_fd, e);
+		if (s->lock_fd < 0)
+			return err_wrap(e, s->lock_fd, "data directory %s", s->config.data);
+	}
+}
+
 static int open_data(struct restore *s, struct err *e)
 {
 	const char *data = s->config.data;
@@ -259,67 +341,114 @@ static int open_data(struct restore *s, struct err *e)
 	s->data_fd = r < 0 ? -EBADF : open(data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->data_fd < 0)
 		return r < 0 ? r : err_sys(e, -errno, "open %s", data);
-	if (!backup_is_empty(s->data_fd, "seed"))
-		return err_set(e, -ENOTEMPTY,
-			"data directory %s is not empty: restore into one of its own (--data)",
-			data);
-	s->has_seed = faccessat(s->data_fd, "seed", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-	if (s->has_seed && s->request->seed)
-		return err_set(e, -EEXIST,
-			"data directory %s has a seed: leave out --seed, or "
-			"remove it",
-			data);
-	if (!s->has_seed && !s->request->seed && !s->request->new_seed)
-		return err_set(e, -ENOKEY,
-			"a backup does not hold the seed, which opens what is sealed: --seed FILE "
-			"(DATA/seed of its server); with --new-seed its secrets and tokens are "
-			"lost");
+	r = lock_empty(s, e);
+	if (r < 0)
+		return r;
 	s->is_begun = true;
-	r = prepare_empty(s->data_fd, e);
+	r = check_seeds(s, e);
 	if (r >= 0 && mkdirat(s->data_fd, STAGE, 0700) < 0)
 		r = err_sys(e, -errno, "make " STAGE);
+	if (r >= 0)
+		r = prepare_empty(s->data_fd, e);
 	if (r < 0)
 		return r;
 	s->stage_fd = openat(s->data_fd, STAGE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return s->stage_fd < 0 ? err_sys(e, -errno, "open " STAGE) : 0;
 }
 
-static int restore(struct restore *s, struct err *e)
+/* What would be refused in the end is refused now. */
+static int check_early(struct restore *s, struct err *e)
+{
+	cleanup_close int dir = -EBADF;
+	char check[BACKUP_CHECK_SIZE] = "";
+	struct stat st;
+	int r = 0;
+
+	if (stat(s->request->path, &st) < 0)
+		return err_sys(e, -errno, "open %s", s->request->path);
+	s->kind = st.st_mode;
+	if (S_ISDIR(s->kind))
+		dir = open(s->request->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	else if (S_ISREG(s->kind))
+		r = unpack_about(s, e);
+	else
+		return 0;
+	if (r >= 0)
+		r = read_about(S_ISDIR(s->kind) ? dir : s->stage_fd, check, e);
+	return r < 0 ? r : use_seed(s, check, false, e);
+}
+
+static int unpack_all(struct restore *s, struct err *e)
 {
 	char check[BACKUP_CHECK_SIZE] = "";
-	int r = open_data(s, e);
+	int r = check_early(s, e);
 
 	if (r >= 0)
 		r = unpack(s, e);
 	if (r >= 0)
-		r = read_about(s, check, e);
+		r = read_about(s->stage_fd, check, e);
 	if (r >= 0)
-		r = use_seed(s, check, e);
+		r = use_seed(s, check, true, e);
 	if (r >= 0)
 		r = place_all(s, e);
 	if (r >= 0)
-		r = read_rows(s, e);
-	if (r >= 0)
-		r = dir_remove_tree(s->data_fd, STAGE, e);
+		r = prepare_version(s->data_fd, e);
 	if (r >= 0 && syncfs(s->data_fd) < 0)
 		r = err_sys(e, -errno, "write %s to the disk", s->config.data);
+	if (r >= 0 && interrupt_came())
+		r = err_set(e, -EINTR, "it was ended by a signal");
 	return r;
 }
 
+/* All is there. */
+static int finish(struct restore *s, struct err *e)
+{
+	int r = dir_remove_tree(s->data_fd, STAGE, e);
+
+	if (r >= 0 && syncfs(s->data_fd) < 0)
+		r = err_sys(e, -errno, "write it to the disk");
+	return r < 0 ? err_wrap(e, r,
+			       "data directory %s: all is restored, and the rows are in the "
+			       "database, but before it can be used remove " STAGE " in it",
+			       s->config.data)
+		     : 0;
+}
+
+static int restore(struct restore *s, struct err *e)
+{
+	int r = open_data(s, e);
+
+	if (r >= 0)
+		r = unpack_all(s, e);
+	if (r >= 0)
+		r = read_rows(s, e);
+	s->is_imported = r >= 0;
+	return r < 0 ? r : finish(s, e);
+}
+
+/* It is ours as long as we have the lock, which goes last. */
 static void undo(const struct restore *s)
 {
-	static const char *const made[] = { STAGE, "state", "volumes", "images", "run", "templates",
-		"version", "lock", "seed" };
-	size_t n = ARRAY_SIZE(made) - !s->made_seed;
+	static const char *const made[] = { "state", "volumes", "images", "run", "templates",
+		"version", STAGE };
 
-	for (size_t i = 0; s->is_begun && i < n; i++)
+	if (!s->is_begun || s->is_imported)
+		return;
+	if (s->made_seed)
+		(void)unlinkat(s->data_fd, "seed", 0);
+	for (size_t i = 0; i < ARRAY_SIZE(made); i++)
 		(void)dir_remove_tree(s->data_fd, made[i], NULL);
+	(void)unlinkat(s->data_fd, "lock", 0);
 }
 
 int server_restore(const struct server_backup_request *request, struct server_backup_report *ret,
 	struct err *e)
 {
-	struct restore s = { .request = request, .data_fd = -EBADF, .stage_fd = -EBADF };
+	struct restore s = { .request = request,
+		.data_fd = -EBADF,
+		.lock_fd = -EBADF,
+		.stage_fd = -EBADF };
+	struct interrupt held;
 	int r = geteuid() == 0 ? 0
 			       : err_set(e, -EPERM, "to restore needs root, as the server does");
 
@@ -327,6 +456,7 @@ int server_restore(const struct server_backup_request *request, struct server_ba
 		r = backup_read_config(request, &s.config, e);
 	if (r < 0)
 		return r;
+	interrupt_hold(&held);
 	r = restore(&s, e);
 	s.report.lost = s.lost.n;
 	(void)snprintf(s.report.first_lost, sizeof s.report.first_lost, "%s", s.lost.first);
@@ -336,6 +466,8 @@ int server_restore(const struct server_backup_request *request, struct server_ba
 		*ret = s.report;
 	close_fdp(&s.stage_fd);
 	close_fdp(&s.data_fd);
+	close_fdp(&s.lock_fd);
+	interrupt_release(&held);
 	config_done(&s.config);
 	return MIN(r, 0);
 }

@@ -39,6 +39,7 @@ struct server_db_request {
 	const char *to;                                       /* of copy: a URL */
 	bool replace;                                         /* what is in the way of rows */
 	bool is_beside;                                       /* a server that may run there */
+	bool is_locked; /* who asks has the data directory's lock */
 };
 int server_db(const struct server_db_request *request, struct store_report *ret, struct err *e);
 

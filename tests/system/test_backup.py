@@ -69,6 +69,31 @@ class Case(unittest.TestCase):
         self.volume_dir = next(path for path in (self.server.data / 'volumes').iterdir() if len(path.name) == 36)
         return box
 
+    def slow_tar(self, name, words, before='', after=''):
+        """An environment in which tar does more when its words are like these; what was called is in a file."""
+        place = self.top / name
+        place.mkdir()
+        self.calls = self.top / f'{name}.calls'
+        self.calls.touch()
+        (place / 'tar').write_text(f'#!/bin/sh\necho "$@" >>{self.calls}\ncase "$*" in {words}) {before}\n;; esac\n'
+                                   f'/bin/tar "$@"; status=$?\ncase "$*" in {words}) {after}\n;; esac\nexit $status\n')
+        (place / 'tar').chmod(0o755)
+        return {**self.server.environment, 'PATH': f"{place}:{os.environ['PATH']}"}
+
+    def wait(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def start(self, *words, **more):
+        process = subprocess.Popen([BUILD / 'atoll', *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   **{'env': self.server.environment, **more})
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
     def seed(self):
         path = self.top / 'seed'
         path.write_bytes((self.server.data / 'seed').read_bytes())
@@ -217,10 +242,7 @@ class Hostile(Case):
         self.api.ask('POST', f'/sandboxes/{box.id}/execute', {'shell': script})
         for name in ('one.tar', 'two.tar', 'dir/'):
             (self.volume_dir / 'turned').unlink(missing_ok=True)
-            deadline = time.monotonic() + 60
-            while not (self.volume_dir / 'turned').exists():  # it is at work
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.01)
+            self.wait((self.volume_dir / 'turned').exists)  # it is at work
             self.atoll('backup', '--data', self.server.data, f'{self.top}/{name}')
             volume, done = self.restored(self.top / name.rstrip('/'))
             self.assertEqual((volume / 'kept').read_text(), 'kept\n')
@@ -254,19 +276,12 @@ class Hostile(Case):
 
     def test_volumes_that_are_made_meanwhile(self):
         """The rows know them: they are there, and once."""
-        slow = self.top / 'bin'
-        slow.mkdir()
-        (slow / 'tar').write_text(f'#!/bin/sh\ncase "$*" in *--create*--force-local*) touch {self.top}/began\n'
-                                  f'while [ ! -e {self.top}/made ]; do sleep 0.1; done;; esac\nexec /bin/tar "$@"\n')
-        (slow / 'tar').chmod(0o755)
+        env = self.slow_tar('bin', '*--create*', f'touch {self.top}/began; while [ ! -e {self.top}/made ]; do sleep 0.1; done')
         self.box_with_volume()
-        env = {**self.server.environment, 'PATH': f"{slow}:{os.environ['PATH']}"}
         until = threading.Thread(target=self.atoll, args=('backup', '--data', self.server.data, self.top / 'b.tar'),
                                  kwargs={'env': env})
         until.start()
-        deadline = time.monotonic() + 60
-        while not (self.top / 'began').exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        self.wait((self.top / 'began').exists)
         made = json.loads(self.api.raw('POST', '/volumes', '{"name": "w"}', {'Content-Type': 'application/json'}).body)
         (self.top / 'made').touch()
         until.join()
@@ -309,6 +324,113 @@ class Broken(Case):
                     self.assertIn('padding with zeros', done['first_lost'] if number else done['message'])
         self.assertFalse((self.top / '0.tar').exists())
         self.assertEqual(list((self.top / '0').iterdir()), [])
+
+
+class CutShort(Case):
+    """Half of a backup is none, and half of what is restored is not served."""
+
+    def serve(self, data, *more):
+        run = subprocess.run([BUILD / 'atoll', 'serve', '--no-restart', '--data', data, '--listen', '127.0.0.1:0', *more],
+                             capture_output=True, text=True, check=False, timeout=120, env=self.server.environment)
+        self.assertNotEqual(run.returncode, 0)
+        return run.stdout + run.stderr
+
+    def begin_restore(self, name):
+        new, pipe = self.top / name, self.top / f'{name}.pipe'
+        os.mkfifo(pipe)
+        process = self.start('restore', '--data', new, '--new-seed', pipe)
+        self.wait(lambda: (new / 'run').exists())  # it waits for what is to be unpacked
+        return new, pipe, process
+
+    def test_a_server_that_starts_meanwhile(self):
+        new, pipe, process = self.begin_restore('new')
+        self.assertIn('just restored into it', self.serve(new))
+        self.assertIn('just restored', self.atoll('restore', '--data', new, '--new-seed', pipe, status=None)['message'])
+        pipe.write_bytes(b'garbage' * 1000)
+        self.assertEqual(process.wait(60), 1)
+        self.assertEqual(list(new.iterdir()), [])
+
+    def test_a_restore_that_is_killed(self):
+        new, _, process = self.begin_restore('new')
+        process.kill()
+        process.wait(60)
+        for told in (self.serve(new), self.serve(new, '--check'),
+                     *(self.atoll(*words, status=None)['message'] for words in (
+                         ('restore', '--data', new, '--new-seed', self.top / 'none'), ('db', 'check', '--data', new),
+                         ('backup', '--data', new, self.top / 'of-half.tar')))):
+            self.assertIn('restore again', told)
+
+    def test_signals(self):
+        data = self.server.data
+        target = self.top / 'dir'
+        target.mkdir()
+        for number, (words, sent) in enumerate((('*--create*', signal.SIGTERM), ('*--newer*', signal.SIGINT))):
+            began = self.top / f'began{number}'
+            env = self.slow_tar(f'bin{number}', words, f'touch {began}; exec sleep 60')
+            for path in (self.top / 'b.tar', target):
+                began.unlink(missing_ok=True)
+                process = self.start('backup', '--data', data, path, env=env)
+                self.wait(began.exists)
+                process.send_signal(sent)
+                self.assertEqual(process.wait(60), -sent)
+                self.assertEqual(list(self.top.glob('b.tar*')), [])
+                self.assertEqual(list(target.iterdir()), [])
+        self.atoll('backup', '--data', data, target)
+        new, _, process = self.begin_restore('new')
+        process.terminate()
+        self.assertEqual(process.wait(60), -signal.SIGTERM)
+        self.assertEqual(list(new.iterdir()), [])
+
+    def test_a_directory_says_last_that_it_is_a_backup(self):
+        target, began = self.top / 'dir', self.top / 'began'
+        process = self.start('backup', '--data', self.server.data, f'{target}/',
+                             env=self.slow_tar('bin', '*--newer*', f'touch {began}; exec sleep 60'))
+        self.wait(began.exists)
+        process.kill()
+        process.wait(60)
+        self.assertTrue((target / 'rows.jsonl').exists())
+        told = self.atoll('restore', '--data', self.top / 'new', '--seed', self.seed(), target, status=None)['message']
+        self.assertIn('is this a backup', told)
+
+    def test_what_is_refused_is_refused_before_anything_is_unpacked(self):
+        path, other = self.top / 'b.tar', self.top / 'other'
+        self.atoll('backup', '--data', self.server.data, path)
+        other.write_bytes(os.urandom(32))
+        env = self.slow_tar('bin', 'never')
+        told = self.atoll('restore', '--data', self.top / 'new', '--seed', other, path, status=None, env=env)['message']
+        self.assertIn('the seed of another server', told)
+        self.assertEqual([line for line in self.calls.read_text().splitlines() if '--occurrence=1' not in line], [])
+
+    def test_what_fails_after_the_rows_takes_nothing_away(self):
+        """In PostgreSQL, --force has then removed what was there."""
+        path, new = self.top / 'b.tar', self.top / 'new'
+        made = self.atoll('backup', '--data', self.server.data, path)
+        rows = new / '.restore/rows.jsonl'
+        self.addCleanup(lambda: subprocess.run(['chattr', '-i', rows], check=False, capture_output=True))
+        env = {**self.slow_tar('bin', '*--extract*', after=f'chattr +i {rows}'), **postgres.own_database()}
+        probe = self.top / 'probe'
+        probe.touch()
+        if subprocess.run(['chattr', '+i', probe], check=False, capture_output=True).returncode:
+            self.skipTest('no file here can be made immutable')
+        subprocess.run(['chattr', '-i', probe], check=True)
+        told = self.atoll('restore', '--data', new, '--seed', self.seed(), path, status=None, env=env)['message']
+        self.assertIn('all is restored', told)
+        subprocess.run(['chattr', '-i', rows], check=True)
+        subprocess.run(['rm', '-r', new / '.restore'], check=True)
+        self.assertEqual(self.atoll('db', 'check', '--data', new, env=env)['version'], made['version'])
+        self.assertTrue((new / 'volumes').is_dir() and (new / 'seed').exists())
+
+    def test_names_and_places(self):
+        """A name with a colon is no host's, and a fresh file system is empty."""
+        for word in ('x:1.tar', 'fresh'):
+            (self.top / 'fresh/lost+found').mkdir(parents=True, exist_ok=True)
+            new = self.top / f'new-{word}'
+            (new / 'lost+found').mkdir(parents=True)
+            for words in (('backup', '--data', self.server.data), ('restore', '--data', new, '--seed', self.seed())):
+                run = subprocess.run([BUILD / 'atoll', *words, word], capture_output=True, text=True, check=False, cwd=self.top,
+                                     env={**self.server.environment, **postgres.own_database()}, timeout=300)
+                self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertTrue((new / 'version').exists())
 
 
 if __name__ == '__main__':
