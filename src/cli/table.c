@@ -410,9 +410,10 @@ static const struct cli_command commands[] = {
 			"volumes and artifacts,\nas they are at one moment; files in volumes that "
 			"change meanwhile, as they are when they are\nread. FILE is a tar archive "
 			"and must not exist; DIR is a directory that is empty, or made if\nits "
-			"name ends in '/'. Sparse files stay sparse. Secrets stay sealed: the "
-			"data directory's\n'seed', which opens them, is no part of it. Keep it "
-			"somewhere else.",
+			"name ends in '/'. Sparse files stay sparse. Single files of volumes that "
+			"cannot be restored,\nsuch as those with a path of more than 4095 "
+			"bytes, are told. Secrets stay sealed: the data\ndirectory's 'seed', "
+			"which opens them, is no part of it. Keep it somewhere else.",
 		.examples = "atoll backup --data /var/lib/atoll /backup/atoll.tar\n"
 			    "cp /var/lib/atoll/seed /safe/atoll-seed",
 		.see_also = "restore, db export",

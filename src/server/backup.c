@@ -16,6 +16,7 @@
 #include "server/config.h"
 #include "server/db.h"
 #include "server/interrupt.h"
+#include "server/prepare.h"
 #include "server/program.h"
 #include "warden/proto.h"
 
@@ -450,6 +451,8 @@ static int open_source(struct backup *b, struct err *e)
 		return err_set(e, -ENOENT,
 			"data directory %s: no server has ever run on it: is it the right one?",
 			b->config.data);
+	if (prepare_check_whole(b->data_fd, e) < 0)
+		return err_wrap(e, -EUCLEAN, "data directory %s", b->config.data);
 	return borrow_images(b, e);
 }
 
