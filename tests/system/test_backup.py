@@ -231,7 +231,8 @@ class Hostile(Case):
 
     def restored(self, path):
         new = self.top / f'new-{path.name}'
-        done = self.atoll('restore', '--data', new, '--seed', self.seed(), path)
+        done = self.atoll('restore', '--data', new, '--seed', self.seed(), path,
+                          env={**os.environ, **postgres.own_database()})
         return new / 'volumes' / self.volume_dir.name, done
 
     def test_names_that_change_their_kind(self):
@@ -354,8 +355,9 @@ class CutShort(Case):
         new, _, process = self.begin_restore('new')
         process.kill()
         process.wait(60)
+        env = {name: value for name, value in os.environ.items() if name != 'ATOLL_DATABASE'}  # the one in there
         for told in (self.serve(new), self.serve(new, '--check'),
-                     *(self.atoll(*words, status=None)['message'] for words in (
+                     *(self.atoll(*words, status=None, env=env)['message'] for words in (
                          ('restore', '--data', new, '--new-seed', self.top / 'none'), ('db', 'check', '--data', new),
                          ('backup', '--data', new, self.top / 'of-half.tar')))):
             self.assertIn('restore again', told)
@@ -426,9 +428,11 @@ class CutShort(Case):
             (self.top / 'fresh/lost+found').mkdir(parents=True, exist_ok=True)
             new = self.top / f'new-{word}'
             (new / 'lost+found').mkdir(parents=True)
-            for words in (('backup', '--data', self.server.data), ('restore', '--data', new, '--seed', self.seed())):
+            other = {**os.environ, **postgres.own_database()}
+            for env, *words in ((self.server.environment, 'backup', '--data', self.server.data),
+                                (other, 'restore', '--data', new, '--seed', self.seed())):
                 run = subprocess.run([BUILD / 'atoll', *words, word], capture_output=True, text=True, check=False, cwd=self.top,
-                                     env={**self.server.environment, **postgres.own_database()}, timeout=300)
+                                     env=env, timeout=300)
                 self.assertEqual(run.returncode, 0, run.stderr)
             self.assertTrue((new / 'version').exists())
 
