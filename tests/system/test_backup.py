@@ -249,6 +249,23 @@ class Hostile(Case):
             self.assertEqual((volume / 'kept').read_text(), 'kept\n')
             self.assertEqual(done['lost'], 0)
 
+    def test_an_archive_that_has_a_name_as_two_kinds(self):
+        """As older programs made them: the one file is told, and all others are there."""
+        box = self.box_with_volume()
+        self.assertEqual(box.run('cd /data; echo kept > kept; mkdir d; touch d/f', 'root').exit_code, 0)
+        path, again = self.top / 'b.tar', self.top / f'volumes/{self.volume_dir.name}'
+        self.atoll('backup', '--data', self.server.data, path)
+        again.mkdir(parents=True)
+        (again / 'd').symlink_to('x')
+        (again / 'later').write_text('later\n')
+        subprocess.run(['tar', '--append', f'--file={path}', f'--directory={self.top}', *(
+            str((again / name).relative_to(self.top)) for name in ('d', 'later'))], check=True)
+        volume, done = self.restored(path)
+        self.assertEqual((volume / 'kept').read_text() + (volume / 'later').read_text(), 'kept\nlater\n')
+        self.assertTrue((volume / 'd/f').exists())
+        self.assertEqual(done['lost'], 1)
+        self.assertIn(f'volumes/{self.volume_dir.name}/d: Cannot create symlink', done['first_lost'])
+
     def test_paths_that_are_too_long(self):
         """The one cannot be made by its path; at the other, tar would end its own stack."""
         box = self.box_with_volume()
