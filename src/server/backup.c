@@ -15,6 +15,7 @@
 #include "server/archive.h"
 #include "server/config.h"
 #include "server/db.h"
+#include "server/hold.h"
 #include "server/interrupt.h"
 #include "server/prepare.h"
 #include "server/program.h"
@@ -283,96 +284,62 @@ static int write_new_volumes(struct backup *b, int stage_fd, struct err *e)
 
 /* ---- volumes that are images ---- */
 
-struct holder { /* a warden's program that has frozen one */
-	pid_t pid;
-	int in_fd, out_fd;
-};
-
-static _Noreturn void become_holder(const char *path, const char *data, const char *name, int in_fd,
-	int out_fd)
-{
-	const char *const argv[] = { "atoll-warden", "--data", data, "--hold-volume", name, NULL };
-
-	if (dup2(in_fd, STDIN_FILENO) < 0 || dup2(out_fd, STDOUT_FILENO) < 0)
-		_exit(127);
-	(void)execv(path, (char *const *)(uintptr_t)argv);
-	_exit(127);
-}
-
-/* It lets go when we do, however we end. */
-static int hold(const struct backup *b, const char *name, struct holder *ret, struct err *e)
-{
-	char path[PROGRAM_PATH_SIZE], said[8];
-	int in[2], out[2], r = program_find_helper("atoll-warden", path, e);
-
-	if (r < 0)
-		return r;
-	if (pipe2(in, O_CLOEXEC) < 0)
-		return err_sys(e, -errno, "make a pipe");
-	if (pipe2(out, O_CLOEXEC) < 0) {
-		(void)close(in[0]);
-		(void)close(in[1]);
-		return err_sys(e, -errno, "make a pipe");
-	}
-	ret->pid = fork();
-	if (ret->pid == 0)
-		become_holder(path, b->config.data, name, in[0], out[1]);
-	(void)close(in[0]);
-	(void)close(out[1]);
-	ret->in_fd = in[1];
-	ret->out_fd = out[0];
-	if (ret->pid > 0 && read(out[0], said, sizeof said) > 0)
-		return 0;
-	return err_set(e, -EIO,
-		"atoll-warden could not hold the volume %.36s (its own words stand above)", name);
-}
-
-static int let_go(struct holder *holder, const char *name, struct err *e)
-{
-	int status = 1;
-
-	close_fdp(&holder->in_fd);
-	close_fdp(&holder->out_fd);
-	if (holder->pid > 0)
-		(void)waitpid(holder->pid, &status, 0);
-	return status == 0 ? 0
-			   : err_set(e, -ETIMEDOUT, "to copy the volume %.36s took too long", name);
-}
-
 /* All who write there wait for as long as it is read, and no longer. */
-static int write_volume(struct backup *b, int stage_fd, const char *name, struct err *e)
+static int write_volume(struct backup *b, int images_fd, int stage_fd, const char *name,
+	struct err *e)
 {
 	CLEANUP(arena_freep) struct arena *arena = arena_new(ARENA_BYTES);
 	struct archive_words words = { .arena = arena };
-	struct holder holder = { 0, -EBADF, -EBADF };
-	char path[sizeof VOLUME_IMAGES + NAME_MAX + 1];
-	int r = hold(b, name, &holder, e), left;
+	struct holder holder;
+	int r = hold_volume(b->config.data, name, &holder, e), left;
 
-	(void)snprintf(path, sizeof path, VOLUME_IMAGES "/%s", name);
 	add_usual(b, &words, b->to_dir ? "--create" : "--append");
-	archive_add_from(&words, b->data_fd, path);
+	archive_add(&words, "--transform=s,^," VOLUME_IMAGES "/,");
+	archive_add_from(&words, images_fd, name);
 	if (r >= 0)
-		r = write_files(b, &words, -EBADF, stage_fd, e);
-	left = let_go(&holder, name, r < 0 ? NULL : e);
+		r = write_files(b, &words, images_fd, stage_fd, e);
+	left = hold_release(b->config.data, &holder, name, r < 0 ? NULL : e);
 	return r < 0 ? r : left;
+}
+
+/* The server owns the directory that this one is in, and may have put another in its place: what
+ * is not root's own is not read. From here on it is the descriptor that counts. */
+static int open_volume_images(const struct backup *b, struct err *e)
+{
+	cleanup_close int fd =
+		openat(b->data_fd, VOLUME_IMAGES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 && errno == ENOENT)
+		return -ENOENT;
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_sys(e, -errno, "open " VOLUME_IMAGES);
+	if (st.st_uid != 0 || st.st_mode & 022)
+		return err_set(e, -EPERM, "'" VOLUME_IMAGES "' must belong to root alone");
+	return TAKE_FD(fd);
 }
 
 static int write_volumes(struct backup *b, int stage_fd, struct err *e)
 {
-	int fd = openat(b->data_fd, VOLUME_IMAGES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	cleanup_close int images = open_volume_images(b, e);
+	DIR *dir;
 	struct dirent *entry;
-	int r = 0;
+	int fd, r = 0;
 
-	while (r >= 0 && dir && (entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || !has(dirfd(dir), entry->d_name))
+	if (images < 0)
+		return images == -ENOENT ? 0 : images;
+	fd = openat(images, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir = fd < 0 ? NULL : fdopendir(fd);
+	if (!dir)
+		return err_sys(e, -errno, "list " VOLUME_IMAGES);
+	while (r >= 0 && (entry = readdir(dir))) {
+		if (!str_is_uuid(str_of(entry->d_name)))
 			continue;
-		r = write_volume(b, stage_fd, entry->d_name, e);
-		if (!has(dirfd(dir), entry->d_name)) /* it was removed meanwhile */
+		r = write_volume(b, images, stage_fd, entry->d_name, e);
+		if (!has(images, entry->d_name)) /* it was removed meanwhile */
 			r = 0;
 	}
-	if (dir)
-		(void)closedir(dir);
+	(void)closedir(dir);
 	return r;
 }
 

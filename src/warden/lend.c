@@ -10,6 +10,7 @@
 #include <linux/fs.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 
 enum {
@@ -56,22 +57,42 @@ int lend_images(const struct options *options)
 
 /* ---- volumes ---- */
 
-/* Mounted here as well, whether anybody else has it mounted or not: who comes meanwhile gets the
- * same file system, and waits. */
-static int freeze(const struct options *options, int *ret, struct err *e)
+/* The server owns the directory that they are in, and may have put something else there. */
+static int open_volume_images(const char *data_dir, struct err *e)
 {
-	cleanup_close int dir = -EBADF, control = loopdev_open();
 	char path[4096];
+	cleanup_close int volumes = -EBADF;
+	int fd = -EBADF, r;
+
+	(void)snprintf(path, sizeof path, "%s/volumes", data_dir);
+	volumes = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (volumes < 0)
+		return err_sys(e, -errno, "open %s", path);
+	r = warden_open_own_dir(volumes, VOLUME_IMAGES_DIR, VOLUME_IMAGES_MODE, &fd, e);
+	return r < 0 ? r : fd;
+}
+
+/* Mounted here as well, whether anybody else has it mounted or not: who comes meanwhile gets the
+ * same file system, and waits. It stays frozen when the one who froze it is killed, so whoever has
+ * the lock thaws it first. */
+static int freeze(const struct options *options, int *ret_lock, int *ret, struct err *e)
+{
+	cleanup_close int control = loopdev_open();
+	const char *name = options->hold_volume;
 	int r;
 
-	(void)snprintf(path, sizeof path, "%s/volumes/" VOLUME_IMAGES_DIR, options->data_dir);
-	dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (strchr(options->hold_volume, '/') || dir < 0)
-		return err_sys(e, -errno, "open %s", path);
-	r = *ret = volume_image_reach(dir, control, options->hold_volume, e);
-	if (r >= 0 && ioctl(*ret, FIFREEZE, 0) < 0)
-		r = err_sys(e, -errno, "freeze %s", options->hold_volume);
-	return r;
+	if (!str_is_uuid(str_of(name)))
+		return err_set(e, -EINVAL, "'%s' is no volume", name);
+	r = *ret_lock = open_volume_images(options->data_dir, e);
+	if (r >= 0 && flock(*ret_lock, LOCK_EX | LOCK_NB) < 0)
+		r = err_set(e, -EBUSY,
+			"another backup of this data directory reads a volume: let it end first");
+	if (r >= 0)
+		r = *ret = volume_image_reach(*ret_lock, control, name, e);
+	if (r < 0)
+		return r;
+	(void)ioctl(*ret, FITHAW, 0);
+	return ioctl(*ret, FIFREEZE, 0) < 0 ? err_sys(e, -errno, "freeze %s", name) : 0;
 }
 
 static bool wait_for_end_of_input(void)
@@ -85,13 +106,13 @@ static bool wait_for_end_of_input(void)
 int hold_volume(const struct options *options)
 {
 	static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
-	cleanup_close int fd = -EBADF;
+	cleanup_close int lock = -EBADF, fd = -EBADF;
 	struct err e = { 0 };
 	bool in_time;
 
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
 		(void)signal(ignored[i], SIG_IGN);
-	if (freeze(options, &fd, &e) < 0) {
+	if (freeze(options, &lock, &fd, &e) < 0) {
 		(void)fprintf(stderr, "atoll-warden: %s\n", e.msg);
 		return 1;
 	}

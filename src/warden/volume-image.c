@@ -4,6 +4,9 @@
 #include "warden/run.h"
 
 #include <dirent.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -169,6 +172,16 @@ static int mount_named(int images_fd, int control_fd, const char *name, unsigned
 	return r < 0 ? r : mount_device(number, attributes, ret_mount, e);
 }
 
+/* Frozen by a backup that was killed: one that lives has the lock (lend.c). */
+static void thaw_forgotten(const struct volumes *v, int mount_fd)
+{
+	cleanup_close int lock = openat(v->images_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_close int root = openat(mount_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (lock >= 0 && root >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0)
+		(void)ioctl(root, FITHAW, 0);
+}
+
 static int mount_volume(const struct volumes *v, const char *id, unsigned attributes, int *ret,
 	struct err *e)
 {
@@ -180,7 +193,10 @@ static int mount_volume(const struct volumes *v, const char *id, unsigned attrib
 
 	if (r == -ENOENT)
 		return err_set(e, -ESTALE, "the volume %s does not exist any more", id);
-	return r < 0 ? err_wrap(e, r, "volume %s", id) : 0;
+	if (r < 0)
+		return err_wrap(e, r, "volume %s", id);
+	thaw_forgotten(v, *ret);
+	return 0;
 }
 
 static int open_part(int mount_fd, const char *name, struct err *e)

@@ -15,6 +15,7 @@
 #define VOLUME_IMAGES_DIR ".images"
 
 enum {
+	VOLUME_IMAGES_MODE = 0755,  /* root's alone to write, see warden_open_own_dir */
 	VOLUME_INODES_PER_MIB = 64, /* as the disks of sandboxes have */
 	VOLUME_OPEN_FDS = 2,
 };

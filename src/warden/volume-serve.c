@@ -167,7 +167,7 @@ int volumes_find_images(struct warden *w, struct err *e)
 	v->rootfs = &w->rootfs;
 	if (v->dir_fd < 0 || v->control_fd < 0)
 		return 0;
-	r = warden_open_own_dir(v->dir_fd, VOLUME_IMAGES_DIR, 0755, &v->images_fd, e);
+	r = warden_open_own_dir(v->dir_fd, VOLUME_IMAGES_DIR, VOLUME_IMAGES_MODE, &v->images_fd, e);
 	if (r >= 0)
 		volume_image_tidy(v);
 	return r;

@@ -35,3 +35,16 @@ def take(path):
     """As the server's own, in a volume."""
     owner = os.stat(path.parent)
     os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def make_plain(server, volume):
+    """The new volume becomes one as servers made them that knew no images. The server is started again."""
+    plain = pathlib.Path(server.data) / 'volumes' / volume
+    owner = plain.parent.stat()
+    server.stop()
+    (plain.parent / '.images' / volume).unlink()
+    plain.mkdir()
+    plain.chmod(0o777)
+    os.chown(plain, owner.st_uid, owner.st_gid)
+    server.start()
+    return plain

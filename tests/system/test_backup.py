@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from harness import postgres
+from harness import postgres, volumes
 from harness.sandbox import Sandbox
 from harness.server import Server
 from harness.v1 import Api
@@ -64,10 +64,9 @@ class Case(unittest.TestCase):
         return json.loads(run.stdout)
 
     def box_with_volume(self):
-        self.api.raw('POST', '/volumes', '{"name": "v"}', {'Content-Type': 'application/json'})
-        box = Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
-        self.volume_dir = next(path for path in (self.server.data / 'volumes').iterdir() if len(path.name) == 36)
-        return box
+        made = self.api.raw('POST', '/volumes', '{"name": "v"}', {'Content-Type': 'application/json'}).json()
+        self.volume_dir = volumes.make_plain(self.server, made['volumeID'])
+        return Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
 
     def slow_tar(self, name, words, before='', after=''):
         """An environment in which tar does more when its words are like these; what was called is in a file."""
@@ -226,6 +225,70 @@ class Backup(Case):
         self.assertFalse(list(self.top.glob('*.part*')))
 
 
+class Held(Case):
+    """A volume that is an image stands still while it is read, and no longer, however whoever held it has ended."""
+
+    def setUp(self):
+        super().setUp()
+        made = self.api.raw('POST', '/volumes', '{"name": "v"}', {'Content-Type': 'application/json'}).json()
+        self.volume = made['volumeID']
+        self.box = Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}])
+
+    def hold(self):
+        holder = subprocess.Popen([BUILD / 'atoll-warden', '--data', self.server.data, '--hold-volume', self.volume],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for end in (holder.stdin, holder.stdout, holder.stderr):
+            self.addCleanup(end.close)
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        return holder
+
+    def write(self):
+        """A thread that ends when a file was written."""
+        thread = threading.Thread(target=self.box.run, args=('echo late > /data/late; sync -f /data',))
+        thread.start()
+        self.addCleanup(thread.join)
+        return thread
+
+    def test_one_that_was_killed_leaves_nobody_waiting(self):
+        holder = self.hold()
+        self.assertEqual(holder.stdout.read(5), b'held\n')
+        writer = self.write()
+        time.sleep(0.5)
+        self.assertTrue(writer.is_alive())
+        self.assertEqual(self.atoll('backup', '--data', self.server.data, self.top / 'a.tar', status=None)['code'], 'failed')
+        holder.kill()
+        holder.wait()
+        self.atoll('backup', '--data', self.server.data, self.top / 'b.tar')
+        writer.join(60)
+        self.assertFalse(writer.is_alive())
+
+    def test_the_server_thaws_what_is_left_frozen_as_well(self):
+        holder = self.hold()
+        self.assertEqual(holder.stdout.read(5), b'held\n')
+        holder.kill()
+        holder.wait()
+        with Sandbox(env=self.server.env(), volumeMounts=[{'name': 'v', 'path': '/data'}]) as other:
+            self.assertEqual(other.run('echo 1 > /data/f; cat /data/f').text(), '1\n')
+
+    def test_what_is_not_roots_is_not_read(self):
+        images = self.server.data / 'volumes/.images'
+        self.box.kill()
+        self.server.stop()
+        images.rename(self.top / 'real')
+        for replace in (lambda: images.symlink_to(self.top / 'real'), lambda: self.make_others(images)):
+            replace()
+            told = self.atoll('backup', '--data', self.server.data, self.top / 'c.tar', status=None)['message']
+            self.assertRegex(told, "must belong to root alone|Too many levels|Not a directory")
+            images.unlink() if images.is_symlink() else images.rmdir()
+
+    @staticmethod
+    def make_others(images):
+        owner = images.parent.stat()
+        images.mkdir()
+        os.chown(images, owner.st_uid, owner.st_gid)
+
+
 class Hostile(Case):
     """What a sandbox does in its volume keeps nobody from having a backup."""
 
@@ -305,7 +368,7 @@ class Hostile(Case):
         until.join()
         names = subprocess.run(['tar', '-tf', self.top / 'b.tar'], capture_output=True, text=True, check=True).stdout.split()
         for name in (self.volume_dir.name, made['volumeID']):
-            self.assertEqual(names.count(f'volumes/{name}/'), 1, names)
+            self.assertEqual(names.count(f'volumes/{name}/') + names.count(f'volumes/.images/{name}'), 1, names)
 
 
 class Broken(Case):

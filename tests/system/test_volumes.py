@@ -448,13 +448,7 @@ class Kinds(unittest.TestCase):
             pathlib.Path(scratch).chmod(0o755)
             with Server(BUILD, scratch, '--pool', '1', '--stop-sandboxes') as server:
                 volume = Volume(server.env())
-                server.stop()
-                plain = server.data / 'volumes' / volume.id
-                (server.data / 'volumes' / '.images' / volume.id).unlink()
-                plain.mkdir()
-                plain.chmod(0o777)
-                os.chown(plain, UID_BLOCK, UID_BLOCK)
-                server.start()
+                plain = volumes.make_plain(server, volume.id)
                 self.assertFalse(volume.api.ok('GET', f'/volumes/{volume.id}')['hardLimit'])
                 box = Sandbox(env=server.env(), volumeMounts=[volume.mount()])
                 self.assertEqual(out(box, 'umask 077; echo 1 > /data/f; stat -c "%U %a" /data/f'), 'user 600')
