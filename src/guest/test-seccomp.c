@@ -243,7 +243,7 @@ TEST(calls_by_another_table_end_who_makes_them)
 {
 	static const uint32_t others[] = { AUDIT_ARCH_I386, AUDIT_ARCH_ARM, 0 };
 	struct sock_filter filter[FILTER_MAX_INSNS];
-	size_t n = seccomp_build(false, filter);
+	size_t n = seccomp_build(&plain, filter);
 
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		for (int number = 0; number < 512; number++) {
