@@ -18,6 +18,7 @@ enum {
 	/* Exit statuses, beside those of nest(). */
 	HELD = 0,
 	LED_OUT = 210,
+	LED_TO_HOST = 211, /* whatever kernel it is that answers */
 	RACES = 400,
 	MOST_NETWORKS = 128,
 	FEW_NETWORKS = 80,
@@ -63,8 +64,12 @@ static void try_inside(const struct attempt *a, const struct scene *scene, struc
 		refused(f, "no nested user namespace");
 	else if (status == HELD)
 		contained(f, "%.200s", seen);
-	else if (status == LED_OUT)
+	else if (status == LED_TO_HOST)
 		escaped(f, "%.200s", seen);
+	else if (status == LED_OUT)
+		given_by_kernel(f, "%.200s", seen);
+	else if (is_own_kernel(f))
+		absent(f, "this kernel makes no such namespaces (%d) %.180s", status, seen);
 	else
 		inconclusive(f, "it ended with %d: %.180s", status, seen);
 }
@@ -238,7 +243,7 @@ static int mount_others(void *arg)
 		for (size_t k = 0; k < ARRAY_SIZE(sources); k++, n++)
 			if (mount(sources[k], "/tmp", types[i], MS_RDONLY, NULL) == 0) {
 				tell("%s of %s can be mounted", types[i], sources[k]);
-				return LED_OUT;
+				return LED_TO_HOST;
 			}
 	if (r == 0)
 		tell("%d file systems of the host, and none can be mounted", n);
