@@ -78,6 +78,6 @@ class Team(Cli, TeamServer):
 
     def test_the_table_knows_it(self):
         commands = json.loads(self.ok('help', '--json'))['commands']
-        self.assertEqual([c['name'] for c in commands if c['group'] == 'team'], ['activity', 'ls', 'limits'])
+        self.assertEqual([c['name'] for c in commands if c['group'] == 'team'], ['activity', 'ls', 'limits', 'env'])
         self.assertIn(rb'\-\-max\-memory', self.ok('help', '--man', 'team'))
         self.assertIn(b'limits', self.ok('completion', 'bash', '--', 'team', ''))

@@ -223,6 +223,7 @@ class Privileges(unittest.TestCase):
 
     def test_modes_are_as_told(self):
         data = self.server.data
+        self.box.api('POST', '/volumes', {'name': 'modes'})
         for name, row in table('### Files').items():
             paths = [data] if name == '.' else self.found_below(data, name)
             self.assertTrue(paths, name)

@@ -81,6 +81,7 @@ TABLE = {
         'POST /admin/teams/{id}/sandboxes/kill', 'POST /admin/teams/{id}/builds/cancel', 'GET /admin/teams',
         'GET /admin/teams/{id}/limits', 'PUT /admin/teams/{id}/limits', 'PATCH /admin/teams/{id}/limits',
         'GET /admin/teams/{id}/activity', 'PUT /admin/teams/{id}/activity',
+        'GET /admin/teams/{id}/environment', 'PUT /admin/teams/{id}/environment',
         'POST /admin/teams/{id}/api-keys', 'DELETE /admin/teams/{id}/api-keys/{key}')},
 }
 
