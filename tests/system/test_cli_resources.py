@@ -6,7 +6,6 @@ import pathlib
 import re
 import socket
 import subprocess
-import time
 import unittest
 import uuid
 

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import pathlib
-import re
 import tempfile
 import time
 import unittest

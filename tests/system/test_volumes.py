@@ -10,7 +10,7 @@ import unittest
 import urllib.parse
 import uuid
 
-from harness import kernel
+from harness import kernel, volumes
 from harness.sandbox import Sandbox
 from harness.server import Server
 from test_plane import Api
